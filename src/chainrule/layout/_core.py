@@ -1,0 +1,534 @@
+"""`Layout`: one way of reading flat memory as a tensor, and every view of it.
+
+Each view operation answers with a new layout or with an error that says why there is none. Built
+on `merging`, `indexing` and `reach`; exact integers only, no arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import prod
+from operator import index as as_int
+from typing import Any, NoReturn, cast
+
+from chainrule.errors import InputError, LayoutError, ShapeError
+from chainrule.layout import merging, reach
+from chainrule.layout.indexing import basic_index, checked_dim, checked_index, slice_range
+
+Ints = tuple[int, ...]
+
+
+class _Fields:
+    """The three fields while they may still be set; `_make` then turns it into a `Layout`."""
+
+    __slots__ = ("offset", "shape", "strides")
+
+    shape: Ints
+    strides: Ints
+    offset: int
+
+
+class Layout(_Fields):
+    """Element (i, j, ...) lies at address offset + i·strides[0] + j·strides[1] + ..., in elements.
+
+    Immutable and hashable. Strides may be 0 (one element seen many times) or negative (walked
+    backwards). The offset of an empty layout never moves, so that it stays inside its storage.
+    Raises ShapeError for a negative size or as many strides as do not fit the shape, LayoutError
+    for an address below 0.
+
+    >>> x = Layout.contiguous((3, 4))
+    >>> x.index((slice(None), slice(None, None, 2)))
+    Layout(shape=(3, 2), strides=(4, 2), offset=0)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Layout:
+        sizes, steps, start = _ints(shape, "shape"), _ints(strides, "strides"), as_int(offset)
+        if len(sizes) != len(steps):
+            raise ShapeError(
+                f"shape {sizes} has {len(sizes)} dimensions but strides {steps} has {len(steps)}: "
+                "give one stride a dimension"
+            )
+        _check_sizes(sizes)
+        layout = _make(sizes, steps, start)
+        span = layout.bounds()
+        if start < 0 or (span is not None and span[0] < 0):
+            raise LayoutError(
+                f"shape {sizes}, strides {steps}, offset {start} reaches address "
+                f"{min(start, span[0]) if span else start}: addresses start at 0"
+            )
+        return layout
+
+    @staticmethod
+    def contiguous(shape: Sequence[int], offset: int = 0) -> Layout:
+        """The row-major layout of `shape`; cached."""
+        return _contiguous(tuple(shape), offset)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Layout is immutable: cannot set {name!r}, make a new Layout")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Layout is immutable: cannot delete {name!r}")
+
+    def __reduce__(self) -> tuple[type[Layout], tuple[Ints, Ints, int]]:
+        return Layout, (self.shape, self.strides, self.offset)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and (
+            self.shape == other.shape
+            and self.strides == other.strides
+            and self.offset == other.offset
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.strides, self.offset))
+
+    def __repr__(self) -> str:
+        return f"Layout(shape={self.shape}, strides={self.strides}, offset={self.offset})"
+
+    # What it is.
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def numel(self) -> int:
+        """Number of elements seen (an address seen twice counts twice)."""
+        return prod(self.shape)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether elements in row-major order are consecutive; sizes of 1 do not matter."""
+        return merging.is_row_major(self.shape, self.strides)
+
+    @property
+    def is_channels_last(self) -> bool:
+        """Whether a 4-D (N, C, H, W) layout is NHWC in memory, as PyTorch's `channels_last`."""
+        return merging.is_channels_last(self.shape, self.strides)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it occupies exactly `numel` consecutive addresses, in whatever order."""
+        return reach.is_dense(self.shape, self.strides)
+
+    @property
+    def self_overlaps(self) -> bool:
+        """Whether two different indices share an address.
+
+        Exact, but for layouts that span more than 2**24 addresses in a pattern that neither nests
+        nor yields to 100,000 tries of a search: those count as overlapping, the safe answer.
+        """
+        return reach.self_overlaps(self.shape, self.strides) is not False
+
+    def why_not_contiguous(self) -> str | None:
+        """The innermost dimension that breaks row-major order, in words; None if contiguous."""
+        fault = merging.row_major_fault(self.shape, self.strides)
+        if fault is None:
+            return None
+        dim, needed = fault
+        return f"dimension {dim} has stride {self.strides[dim]}, contiguous needs {needed}"
+
+    def address(self, index: Sequence[int]) -> int:
+        """The address of one element; IndexRangeError or ShapeError for an index that is none."""
+        if len(index) != len(self.shape):
+            raise ShapeError(
+                f"index {tuple(index)} has {len(index)} numbers, shape {self.shape} needs "
+                f"{len(self.shape)}"
+            )
+        return self.offset + sum(
+            checked_index(i, dim, self.shape[dim]) * self.strides[dim]
+            for dim, i in enumerate(index)
+        )
+
+    def addresses(self) -> Iterator[int]:
+        """The address of every element in row-major order."""
+        return reach.addresses(self.shape, self.strides, self.offset)
+
+    def bounds(self) -> tuple[int, int] | None:
+        """Lowest and highest address reached; None where there are no elements."""
+        return reach.bounds(self.shape, self.strides, self.offset)
+
+    def overlaps(self, other: Layout) -> bool:
+        """Whether an address of one storage belongs to both layouts.
+
+        Exact within the limits of `self_overlaps`; beyond them True, the safe answer.
+        """
+        return (
+            reach.overlap(
+                (self.shape, self.strides, self.offset), (other.shape, other.strides, other.offset)
+            )
+            is not False
+        )
+
+    def transactions(self, dim: int, warp: int = 32, itemsize: int = 4, segment: int = 32) -> int:
+        """Memory segments touched when thread t of a warp reads element t along `dim`.
+
+        The first warp is counted: indices 0 to `warp` - 1 along `dim` (threads past its end are
+        idle), index 0 elsewhere. `itemsize` and `segment` are bytes; the storage is taken to start
+        at a segment boundary. 32 float32 at unit stride touch 4 segments of 32 bytes, at stride 8
+        or more 32 of them, at stride 0 one.
+        """
+        if warp < 1 or itemsize < 1 or segment < 1:
+            raise InputError(
+                f"warp {warp}, itemsize {itemsize} and segment {segment} must be at least 1"
+            )
+        return reach.transactions(
+            self.shape, self.strides, self.offset, self._dim(dim), warp, itemsize, segment
+        )
+
+    def merge(self) -> Layout:
+        """The same elements in the same order in as few dimensions as possible.
+
+        Sizes of 1 vanish; an empty layout becomes shape (0,). Kernels loop over this.
+        """
+        if 0 in self.shape:
+            return _make((0,), (1,), self.offset)
+        runs = merging.merged_runs(self.shape, self.strides)
+        return _make(
+            tuple([run.size for run in reversed(runs)]),
+            tuple([run.stride for run in reversed(runs)]),
+            self.offset,
+        )
+
+    # Views: reordering dimensions.
+
+    def permute(self, dims: Sequence[int]) -> Layout:
+        """Dimension k of the result is dimension dims[k] of this; every one exactly once."""
+        ndim = len(self.shape)
+        order = [checked_dim(dim, ndim) for dim in dims]
+        if len(order) != ndim or len(set(order)) != ndim:
+            raise ShapeError(
+                f"permute{tuple(dims)} of shape {self.shape}: name each of the {ndim} dimensions "
+                "exactly once"
+            )
+        shape, strides = self.shape, self.strides
+        return _make(
+            tuple([shape[dim] for dim in order]),
+            tuple([strides[dim] for dim in order]),
+            self.offset,
+        )
+
+    def transpose(self, d0: int, d1: int) -> Layout:
+        """Two dimensions exchanged."""
+        d0, d1 = self._dim(d0), self._dim(d1)
+        if d0 == d1:
+            return self
+        shape, strides = list(self.shape), list(self.strides)
+        shape[d0], shape[d1] = shape[d1], shape[d0]
+        strides[d0], strides[d1] = strides[d1], strides[d0]
+        return _make(tuple(shape), tuple(strides), self.offset)
+
+    def squeeze(self, dims: int | Sequence[int] | None = None) -> Layout:
+        """Without the dimensions of size 1: all of them, or those named that have size 1."""
+        if dims is None:
+            named = range(len(self.shape))
+        else:
+            named = [self._dim(dim) for dim in ((dims,) if isinstance(dims, int) else dims)]
+        keep = [dim for dim, size in enumerate(self.shape) if size != 1 or dim not in named]
+        return _make(
+            tuple([self.shape[dim] for dim in keep]),
+            tuple([self.strides[dim] for dim in keep]),
+            self.offset,
+        )
+
+    def unsqueeze(self, dim: int) -> Layout:
+        """With a new dimension of size 1 at position `dim` (-1: at the end)."""
+        ndim = len(self.shape)
+        dim = checked_dim(dim, ndim + 1)
+        # Never stepped; this value lets the new dimension merge with the one it stands before.
+        stride = self.shape[dim] * self.strides[dim] if dim < ndim else 1
+        return _make(
+            (*self.shape[:dim], 1, *self.shape[dim:]),
+            (*self.strides[:dim], stride, *self.strides[dim:]),
+            self.offset,
+        )
+
+    # Views: choosing elements.
+
+    def index(self, key: Any) -> Layout:
+        """`x[key]` for an int, a slice, None, Ellipsis, or a tuple of these.
+
+        Raises IndexRangeError (an IndexError) with dimension, index and size; DTypeError for
+        masks, lists and arrays, which are no views.
+        """
+        if self.shape:
+            if type(key) is int:
+                return self._select(0, key)
+            if type(key) is slice:
+                return self._slice(0, key)
+        key = key if isinstance(key, tuple) else (key,)
+        return _make(*basic_index(self.shape, self.strides, self.offset, key))
+
+    def select(self, dim: int, index: int) -> Layout:
+        """One index of `dim`, which vanishes."""
+        return self._select(checked_dim(dim, len(self.shape)), index)
+
+    def slice(
+        self, dim: int, start: int | None = None, stop: int | None = None, step: int | None = None
+    ) -> Layout:
+        """`start:stop:step` of `dim` as Python slices a list, negative steps included."""
+        return self._slice(checked_dim(dim, len(self.shape)), slice(start, stop, step))
+
+    def narrow(self, dim: int, start: int, length: int) -> Layout:
+        """`length` indices of `dim` from `start` on; they must exist."""
+        dim = checked_dim(dim, len(self.shape))
+        size = self.shape[dim]
+        first = start + size if start < 0 else start
+        if length < 0 or not 0 <= first <= first + length <= size:
+            raise LayoutError(
+                f"narrow of dimension {dim}: start {start} and length {length} do not fit its size "
+                f"{size}"
+            )
+        return self._slice(dim, slice(first, first + length))
+
+    def split(self, sizes: int | Sequence[int], dim: int = 0) -> list[Layout]:
+        """Consecutive pieces of `dim`: of one size (the last may be shorter) or of these sizes."""
+        dim = checked_dim(dim, len(self.shape))
+        size = self.shape[dim]
+        if isinstance(sizes, int):
+            if sizes < 1 and (sizes < 0 or size):
+                raise LayoutError(
+                    f"split of dimension {dim} into pieces of {sizes}: use at least 1"
+                )
+            pieces = [min(sizes, size - at) for at in range(0, size, sizes or 1)] or [0]
+        else:
+            pieces = list(sizes)
+            if sum(pieces) != size or min(pieces, default=0) < 0:
+                raise LayoutError(
+                    f"split sizes {pieces} of dimension {dim} sum to {sum(pieces)}: they must be "
+                    f"at least 0 and sum to its size {size}"
+                )
+        parts: list[Layout] = []
+        at = 0
+        for piece in pieces:
+            parts.append(self._slice(dim, slice(at, at + piece)))
+            at += piece
+        return parts
+
+    def flip(self, dims: int | Sequence[int]) -> Layout:
+        """The named dimensions walked backwards: stride negated, offset at their far end."""
+        named = [self._dim(dim) for dim in ((dims,) if isinstance(dims, int) else dims)]
+        if len(set(named)) != len(named):
+            raise ShapeError(f"flip{tuple(named)} names a dimension twice: name each once")
+        if not self.shape:
+            return self
+        strides, offset = list(self.strides), self.offset
+        for dim in named:
+            offset += (self.shape[dim] - 1) * strides[dim]
+            strides[dim] = -strides[dim]
+        return _make(self.shape, tuple(strides), self.offset if 0 in self.shape else offset)
+
+    def diagonal(self, offset: int = 0, d0: int = 0, d1: int = 1) -> Layout:
+        """Elements with index[d1] == index[d0] + offset, as a new last dimension."""
+        ndim = len(self.shape)
+        d0, d1 = checked_dim(d0, ndim), checked_dim(d1, ndim)
+        if d0 == d1:
+            raise ShapeError(f"diagonal of dimension {d0} with itself: name two dimensions")
+        rows, columns = self.shape[d0], self.shape[d1]
+        size = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+        keep = [dim for dim in range(ndim) if dim not in (d0, d1)]
+        shape = (*[self.shape[dim] for dim in keep], size)
+        strides = (*[self.strides[dim] for dim in keep], self.strides[d0] + self.strides[d1])
+        start = offset * self.strides[d1] if offset >= 0 else -offset * self.strides[d0]
+        return _make(shape, strides, self.offset if 0 in shape else self.offset + start)
+
+    def unfold(self, dim: int, size: int, step: int) -> Layout:
+        """Windows of `size` along `dim`, one every `step`; the window is a new last dimension."""
+        scalar = not self.shape
+        dim = self._dim(dim)
+        length, stride = (1, 1) if scalar else (self.shape[dim], self.strides[dim])
+        if step < 1 or not 0 <= size <= length:
+            raise LayoutError(
+                f"unfold of dimension {dim} with size {size} and step {step}: the size must be 0 "
+                f"to {length} (the dimension's size), the step at least 1"
+            )
+        count = (length - size) // step + 1
+        if scalar:
+            return _make((size,), (1,), self.offset)
+        return _make(
+            (*self.shape[:dim], count, *self.shape[dim + 1 :], size),
+            (*self.strides[:dim], stride * step, *self.strides[dim + 1 :], stride),
+            self.offset,
+        )
+
+    # Views: another shape.
+
+    def expand(self, shape: Sequence[int]) -> Layout:
+        """Sizes of 1 repeated by stride 0, and new leading dimensions; -1 keeps a size."""
+        sizes = _ints(shape, "shape")
+        new = len(sizes) - len(self.shape)
+        if new < 0:
+            raise ShapeError(
+                f"cannot expand shape {self.shape} to {sizes}: it has {len(self.shape)} dimensions "
+                f"and the target {len(sizes)}"
+            )
+        new_shape, new_strides = list(sizes), [0] * len(sizes)
+        for dim, size in enumerate(sizes):
+            old = self.shape[dim - new] if dim >= new else 1
+            if size == old or (size == -1 and dim >= new):
+                new_shape[dim] = old
+                new_strides[dim] = self.strides[dim - new] if dim >= new else 0
+            elif old != 1 or size < 0:
+                raise ShapeError(
+                    f"cannot expand shape {self.shape} to {sizes}: dimension {dim} "
+                    + (
+                        f"is new, so its size cannot be {size}"
+                        if dim < new
+                        else f"has size {old}, and only size 1 can become {size}"
+                    )
+                )
+        return _make(tuple(new_shape), tuple(new_strides), self.offset)
+
+    def can_view(self, shape: int | Sequence[int]) -> Layout | None:
+        """What `view` would return, or None where it would raise; ShapeError for a bad shape."""
+        new_shape = self.resolve_shape(shape)
+        strides = merging.view_strides(self.shape, self.strides, new_shape)
+        return None if strides is None else _make(new_shape, strides, self.offset)
+
+    def view(self, shape: int | Sequence[int]) -> Layout:
+        """The same elements in row-major order under another shape; one size may be -1.
+
+        Raises ShapeError where the number of elements differs and LayoutError (a RuntimeError)
+        where no strides do it, naming the two dimensions that do not merge.
+        """
+        layout = self.can_view(shape)
+        if layout is None:
+            raise LayoutError(self.why_not_view(shape))
+        return layout
+
+    def why_not_view(self, shape: int | Sequence[int]) -> str | None:
+        """Why `view(shape)` raises, naming the two dimensions that do not merge; None if it works.
+
+        Raises ShapeError for a shape of another number of elements.
+        """
+        new_shape = self.resolve_shape(shape)
+        seam = merging.view_seam(self.shape, self.strides, new_shape)
+        if seam is None:
+            return None
+        outer, inner = seam
+        size, stride = self.shape[inner], self.strides[inner]
+        return (
+            f"cannot view shape {self.shape}, strides {self.strides} as {new_shape}: dimensions "
+            f"{outer} and {inner} do not merge (dimension {outer} has stride "
+            f"{self.strides[outer]}, merging needs {size}·{stride} = {size * stride}); "
+            "use reshape, which copies"
+        )
+
+    def resolve_shape(self, shape: int | Sequence[int]) -> Ints:
+        """`shape` with its -1 filled in, checked to hold exactly this layout's elements."""
+        sizes = (shape,) if isinstance(shape, int) else _ints(shape, "shape")
+        numel = prod(self.shape)
+        holds = prod(sizes)
+        if holds == numel and (not sizes or min(sizes) >= 0):
+            return sizes
+        unknown = sizes.count(-1)
+        if min(sizes, default=0) < -1 or unknown > 1:
+            raise ShapeError(f"shape {sizes} is invalid: sizes are at least 0, and one may be -1")
+        if not unknown:
+            raise ShapeError(
+                f"shape {sizes} holds {holds} element{'s' * (holds != 1)}, the tensor of shape "
+                f"{self.shape} has {numel}"
+            )
+        known = -holds
+        if known == 0:
+            raise ShapeError(
+                f"shape {sizes} leaves -1 open: beside a size of 0 any number fits, so write it out"
+            )
+        if numel % known:
+            raise ShapeError(
+                f"shape {sizes} does not fit {numel} elements of shape {self.shape}: {numel} is "
+                f"not a multiple of {known}"
+            )
+        return tuple([numel // known if size == -1 else size for size in sizes])
+
+    def as_strided(
+        self,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        offset: int | None,
+        numel_of_storage: int,
+    ) -> Layout:
+        """Any layout over the same storage, checked against its number of elements.
+
+        `offset` None keeps this layout's. Raises LayoutError with the addresses needed and there.
+        """
+        layout = Layout(shape, strides, self.offset if offset is None else offset)
+        layout.check_fits(numel_of_storage)
+        return layout
+
+    def check_fits(self, numel_of_storage: int) -> None:
+        """Raise LayoutError unless every address lies in a storage of so many elements."""
+        span = self.bounds()
+        needed = self.offset if span is None else span[1] + 1
+        if needed > numel_of_storage:
+            raise LayoutError(
+                f"shape {self.shape}, strides {self.strides}, offset {self.offset} needs a storage "
+                f"of {needed} elements, this one has {numel_of_storage}"
+            )
+
+    # Shared by the views above.
+
+    def _dim(self, dim: int) -> int:
+        """`dim` from the front; a 0-d layout takes 0 and -1, as in PyTorch."""
+        return checked_dim(dim, len(self.shape) or 1)
+
+    def _select(self, dim: int, index: int) -> Layout:
+        shape, strides = self.shape, self.strides
+        step = checked_index(index, dim, shape[dim]) * strides[dim]
+        shape = shape[:dim] + shape[dim + 1 :]
+        return _make(
+            shape,
+            strides[:dim] + strides[dim + 1 :],
+            self.offset if 0 in shape else self.offset + step,
+        )
+
+    def _slice(self, dim: int, key: slice) -> Layout:
+        shape, strides = self.shape, self.strides
+        stride = strides[dim]
+        start, step, count = slice_range(key, shape[dim])
+        shape = (*shape[:dim], count, *shape[dim + 1 :])
+        return _make(
+            shape,
+            (*strides[:dim], stride * step, *strides[dim + 1 :]),
+            self.offset if 0 in shape else self.offset + start * stride,
+        )
+
+
+def _make(shape: Ints, strides: Ints, offset: int) -> Layout:
+    """A layout without checks.
+
+    Three plain stores and a change of class cost a third less than passing the guard of
+    `__setattr__` three times.
+    """
+    fields: Any = object.__new__(_Fields)
+    fields.shape = shape
+    fields.strides = strides
+    fields.offset = offset
+    fields.__class__ = Layout
+    return cast(Layout, fields)
+
+
+@lru_cache(maxsize=4096)
+def _contiguous(shape: Ints, offset: int) -> Layout:
+    sizes = _ints(shape, "shape")
+    _check_sizes(sizes)
+    if offset < 0:
+        raise LayoutError(f"offset {offset} is negative: addresses start at 0")
+    return _make(sizes, merging.contiguous_strides(sizes), offset)
+
+
+def _ints(numbers: Sequence[int], what: str) -> Ints:
+    """A tuple of Python ints; booleans, NumPy's integers and our own sizes become ints."""
+    try:
+        return tuple([as_int(number) for number in numbers])
+    except TypeError:
+        raise ShapeError(f"{what} {numbers!r} must be a sequence of integers") from None
+
+
+def _check_sizes(sizes: Ints) -> None:
+    if sizes and min(sizes) < 0:
+        raise ShapeError(f"shape {sizes} has a negative size: sizes are at least 0")
