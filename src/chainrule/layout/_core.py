@@ -1,35 +1,33 @@
 """`Layout`: one way of reading flat memory as a tensor, and every view of it.
 
 Each view operation answers with a new layout or with an error that says why there is none. Built
-on `merging`, `indexing` and `reach`; exact integers only, no arrays.
+on `facts` (what a layout is), `merging` and `indexing`; exact integers only, no arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from operator import index as as_int
 from typing import Any, NoReturn, cast
 
-from chainrule.errors import InputError, LayoutError, ShapeError
-from chainrule.layout import merging, reach
-from chainrule.layout.indexing import basic_index, checked_dim, checked_index, slice_range
+from chainrule.errors import LayoutError, ShapeError
+from chainrule.layout import merging
+from chainrule.layout.facts import Facts, Fields
+from chainrule.layout.indexing import (
+    basic_index,
+    check_sizes,
+    checked_dim,
+    checked_index,
+    int_tuple,
+    slice_range,
+)
 
 Ints = tuple[int, ...]
 
 
-class _Fields:
-    """The three fields while they may still be set; `_make` then turns it into a `Layout`."""
-
-    __slots__ = ("offset", "shape", "strides")
-
-    shape: Ints
-    strides: Ints
-    offset: int
-
-
-class Layout(_Fields):
+class Layout(Facts):
     """Element (i, j, ...) lies at address offset + i·strides[0] + j·strides[1] + ..., in elements.
 
     Immutable and hashable. Strides may be 0 (one element seen many times) or negative (walked
@@ -45,14 +43,15 @@ class Layout(_Fields):
     __slots__ = ()
 
     def __new__(cls, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Layout:
-        sizes, steps, start = _ints(shape, "shape"), _ints(strides, "strides"), as_int(offset)
+        sizes, steps = int_tuple(shape, "shape"), int_tuple(strides, "strides")
+        start = as_int(offset)
         if len(sizes) != len(steps):
             raise ShapeError(
                 f"shape {sizes} has {len(sizes)} dimensions but strides {steps} has {len(steps)}: "
                 "give one stride a dimension"
             )
-        _check_sizes(sizes)
-        layout = _make(sizes, steps, start)
+        check_sizes(sizes)
+        layout = unchecked_layout(sizes, steps, start)
         span = layout.bounds()
         if start < 0 or (span is not None and span[0] < 0):
             raise LayoutError(
@@ -88,112 +87,6 @@ class Layout(_Fields):
     def __repr__(self) -> str:
         return f"Layout(shape={self.shape}, strides={self.strides}, offset={self.offset})"
 
-    # What it is.
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def numel(self) -> int:
-        """Number of elements seen (an address seen twice counts twice)."""
-        return prod(self.shape)
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether elements in row-major order are consecutive; sizes of 1 do not matter."""
-        return merging.is_row_major(self.shape, self.strides)
-
-    @property
-    def is_channels_last(self) -> bool:
-        """Whether a 4-D (N, C, H, W) layout is NHWC in memory, as PyTorch's `channels_last`."""
-        return merging.is_channels_last(self.shape, self.strides)
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether it occupies exactly `numel` consecutive addresses, in whatever order."""
-        return reach.is_dense(self.shape, self.strides)
-
-    @property
-    def self_overlaps(self) -> bool:
-        """Whether two different indices share an address.
-
-        Exact, but for layouts that span more than 2**24 addresses in a pattern that neither nests
-        nor yields to 100,000 tries of a search: those count as overlapping, the safe answer.
-        """
-        return reach.self_overlaps(self.shape, self.strides) is not False
-
-    def why_not_contiguous(self) -> str | None:
-        """The innermost dimension that breaks row-major order, in words; None if contiguous."""
-        fault = merging.row_major_fault(self.shape, self.strides)
-        if fault is None:
-            return None
-        dim, needed = fault
-        return f"dimension {dim} has stride {self.strides[dim]}, contiguous needs {needed}"
-
-    def address(self, index: Sequence[int]) -> int:
-        """The address of one element; IndexRangeError or ShapeError for an index that is none."""
-        if len(index) != len(self.shape):
-            raise ShapeError(
-                f"index {tuple(index)} has {len(index)} numbers, shape {self.shape} needs "
-                f"{len(self.shape)}"
-            )
-        return self.offset + sum(
-            checked_index(i, dim, self.shape[dim]) * self.strides[dim]
-            for dim, i in enumerate(index)
-        )
-
-    def addresses(self) -> Iterator[int]:
-        """The address of every element in row-major order."""
-        return reach.addresses(self.shape, self.strides, self.offset)
-
-    def bounds(self) -> tuple[int, int] | None:
-        """Lowest and highest address reached; None where there are no elements."""
-        return reach.bounds(self.shape, self.strides, self.offset)
-
-    def overlaps(self, other: Layout) -> bool:
-        """Whether an address of one storage belongs to both layouts.
-
-        Exact within the limits of `self_overlaps`; beyond them True, the safe answer.
-        """
-        return (
-            reach.overlap(
-                (self.shape, self.strides, self.offset), (other.shape, other.strides, other.offset)
-            )
-            is not False
-        )
-
-    def transactions(self, dim: int, warp: int = 32, itemsize: int = 4, segment: int = 32) -> int:
-        """Memory segments touched when thread t of a warp reads element t along `dim`.
-
-        The first warp is counted: indices 0 to `warp` - 1 along `dim` (threads past its end are
-        idle), index 0 elsewhere. `itemsize` and `segment` are bytes; the storage is taken to start
-        at a segment boundary. 32 float32 at unit stride touch 4 segments of 32 bytes, at stride 8
-        or more 32 of them, at stride 0 one.
-        """
-        if warp < 1 or itemsize < 1 or segment < 1:
-            raise InputError(
-                f"warp {warp}, itemsize {itemsize} and segment {segment} must be at least 1"
-            )
-        return reach.transactions(
-            self.shape, self.strides, self.offset, self._dim(dim), warp, itemsize, segment
-        )
-
-    def merge(self) -> Layout:
-        """The same elements in the same order in as few dimensions as possible.
-
-        Sizes of 1 vanish; an empty layout becomes shape (0,). Kernels loop over this.
-        """
-        if 0 in self.shape:
-            return _make((0,), (1,), self.offset)
-        runs = merging.merged_runs(self.shape, self.strides)
-        return _make(
-            tuple([run.size for run in reversed(runs)]),
-            tuple([run.stride for run in reversed(runs)]),
-            self.offset,
-        )
-
     # Views: reordering dimensions.
 
     def permute(self, dims: Sequence[int]) -> Layout:
@@ -206,7 +99,7 @@ class Layout(_Fields):
                 "exactly once"
             )
         shape, strides = self.shape, self.strides
-        return _make(
+        return unchecked_layout(
             tuple([shape[dim] for dim in order]),
             tuple([strides[dim] for dim in order]),
             self.offset,
@@ -220,7 +113,7 @@ class Layout(_Fields):
         shape, strides = list(self.shape), list(self.strides)
         shape[d0], shape[d1] = shape[d1], shape[d0]
         strides[d0], strides[d1] = strides[d1], strides[d0]
-        return _make(tuple(shape), tuple(strides), self.offset)
+        return unchecked_layout(tuple(shape), tuple(strides), self.offset)
 
     def squeeze(self, dims: int | Sequence[int] | None = None) -> Layout:
         """Without the dimensions of size 1: all of them, or those named that have size 1."""
@@ -229,7 +122,7 @@ class Layout(_Fields):
         else:
             named = [self._dim(dim) for dim in ((dims,) if isinstance(dims, int) else dims)]
         keep = [dim for dim, size in enumerate(self.shape) if size != 1 or dim not in named]
-        return _make(
+        return unchecked_layout(
             tuple([self.shape[dim] for dim in keep]),
             tuple([self.strides[dim] for dim in keep]),
             self.offset,
@@ -241,7 +134,7 @@ class Layout(_Fields):
         dim = checked_dim(dim, ndim + 1)
         # Never stepped; this value lets the new dimension merge with the one it stands before.
         stride = self.shape[dim] * self.strides[dim] if dim < ndim else 1
-        return _make(
+        return unchecked_layout(
             (*self.shape[:dim], 1, *self.shape[dim:]),
             (*self.strides[:dim], stride, *self.strides[dim:]),
             self.offset,
@@ -260,12 +153,12 @@ class Layout(_Fields):
                 return self._select(0, key)
             if type(key) is slice:
                 return self._slice(0, key)
-        key = key if isinstance(key, tuple) else (key,)
-        return _make(*basic_index(self.shape, self.strides, self.offset, key))
+        items: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
+        return unchecked_layout(*basic_index(self.shape, self.strides, self.offset, items))
 
     def select(self, dim: int, index: int) -> Layout:
         """One index of `dim`, which vanishes."""
-        return self._select(checked_dim(dim, len(self.shape)), index)
+        return self._select(checked_dim(dim, len(self.shape)), as_int(index))
 
     def slice(
         self, dim: int, start: int | None = None, stop: int | None = None, step: int | None = None
@@ -276,7 +169,7 @@ class Layout(_Fields):
     def narrow(self, dim: int, start: int, length: int) -> Layout:
         """`length` indices of `dim` from `start` on; they must exist."""
         dim = checked_dim(dim, len(self.shape))
-        size = self.shape[dim]
+        size, start, length = self.shape[dim], as_int(start), as_int(length)
         first = start + size if start < 0 else start
         if length < 0 or not 0 <= first <= first + length <= size:
             raise LayoutError(
@@ -320,7 +213,9 @@ class Layout(_Fields):
         for dim in named:
             offset += (self.shape[dim] - 1) * strides[dim]
             strides[dim] = -strides[dim]
-        return _make(self.shape, tuple(strides), self.offset if 0 in self.shape else offset)
+        return unchecked_layout(
+            self.shape, tuple(strides), self.offset if 0 in self.shape else offset
+        )
 
     def diagonal(self, offset: int = 0, d0: int = 0, d1: int = 1) -> Layout:
         """Elements with index[d1] == index[d0] + offset, as a new last dimension."""
@@ -328,18 +223,18 @@ class Layout(_Fields):
         d0, d1 = checked_dim(d0, ndim), checked_dim(d1, ndim)
         if d0 == d1:
             raise ShapeError(f"diagonal of dimension {d0} with itself: name two dimensions")
-        rows, columns = self.shape[d0], self.shape[d1]
+        rows, columns, offset = self.shape[d0], self.shape[d1], as_int(offset)
         size = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
         keep = [dim for dim in range(ndim) if dim not in (d0, d1)]
         shape = (*[self.shape[dim] for dim in keep], size)
         strides = (*[self.strides[dim] for dim in keep], self.strides[d0] + self.strides[d1])
         start = offset * self.strides[d1] if offset >= 0 else -offset * self.strides[d0]
-        return _make(shape, strides, self.offset if 0 in shape else self.offset + start)
+        return unchecked_layout(shape, strides, self.offset if 0 in shape else self.offset + start)
 
     def unfold(self, dim: int, size: int, step: int) -> Layout:
         """Windows of `size` along `dim`, one every `step`; the window is a new last dimension."""
         scalar = not self.shape
-        dim = self._dim(dim)
+        dim, size, step = self._dim(dim), as_int(size), as_int(step)
         length, stride = (1, 1) if scalar else (self.shape[dim], self.strides[dim])
         if step < 1 or not 0 <= size <= length:
             raise LayoutError(
@@ -348,8 +243,8 @@ class Layout(_Fields):
             )
         count = (length - size) // step + 1
         if scalar:
-            return _make((size,), (1,), self.offset)
-        return _make(
+            return unchecked_layout((size,), (1,), self.offset)
+        return unchecked_layout(
             (*self.shape[:dim], count, *self.shape[dim + 1 :], size),
             (*self.strides[:dim], stride * step, *self.strides[dim + 1 :], stride),
             self.offset,
@@ -357,9 +252,23 @@ class Layout(_Fields):
 
     # Views: another shape.
 
+    def merge(self) -> Layout:
+        """The same elements in the same order in as few dimensions as possible.
+
+        Sizes of 1 vanish; an empty layout becomes shape (0,). Kernels loop over this.
+        """
+        if 0 in self.shape:
+            return unchecked_layout((0,), (1,), self.offset)
+        runs = merging.merged_runs(self.shape, self.strides)
+        return unchecked_layout(
+            tuple([run.size for run in reversed(runs)]),
+            tuple([run.stride for run in reversed(runs)]),
+            self.offset,
+        )
+
     def expand(self, shape: Sequence[int]) -> Layout:
         """Sizes of 1 repeated by stride 0, and new leading dimensions; -1 keeps a size."""
-        sizes = _ints(shape, "shape")
+        sizes = int_tuple(shape, "shape")
         new = len(sizes) - len(self.shape)
         if new < 0:
             raise ShapeError(
@@ -381,13 +290,13 @@ class Layout(_Fields):
                         else f"has size {old}, and only size 1 can become {size}"
                     )
                 )
-        return _make(tuple(new_shape), tuple(new_strides), self.offset)
+        return unchecked_layout(tuple(new_shape), tuple(new_strides), self.offset)
 
     def can_view(self, shape: int | Sequence[int]) -> Layout | None:
         """What `view` would return, or None where it would raise; ShapeError for a bad shape."""
         new_shape = self.resolve_shape(shape)
         strides = merging.view_strides(self.shape, self.strides, new_shape)
-        return None if strides is None else _make(new_shape, strides, self.offset)
+        return None if strides is None else unchecked_layout(new_shape, strides, self.offset)
 
     def view(self, shape: int | Sequence[int]) -> Layout:
         """The same elements in row-major order under another shape; one size may be -1.
@@ -420,7 +329,7 @@ class Layout(_Fields):
 
     def resolve_shape(self, shape: int | Sequence[int]) -> Ints:
         """`shape` with its -1 filled in, checked to hold exactly this layout's elements."""
-        sizes = (shape,) if isinstance(shape, int) else _ints(shape, "shape")
+        sizes = (shape,) if isinstance(shape, int) else int_tuple(shape, "shape")
         numel = prod(self.shape)
         holds = prod(sizes)
         if holds == numel and (not sizes or min(sizes) >= 0):
@@ -472,15 +381,11 @@ class Layout(_Fields):
 
     # Shared by the views above.
 
-    def _dim(self, dim: int) -> int:
-        """`dim` from the front; a 0-d layout takes 0 and -1, as in PyTorch."""
-        return checked_dim(dim, len(self.shape) or 1)
-
     def _select(self, dim: int, index: int) -> Layout:
         shape, strides = self.shape, self.strides
         step = checked_index(index, dim, shape[dim]) * strides[dim]
         shape = shape[:dim] + shape[dim + 1 :]
-        return _make(
+        return unchecked_layout(
             shape,
             strides[:dim] + strides[dim + 1 :],
             self.offset if 0 in shape else self.offset + step,
@@ -491,20 +396,20 @@ class Layout(_Fields):
         stride = strides[dim]
         start, step, count = slice_range(key, shape[dim])
         shape = (*shape[:dim], count, *shape[dim + 1 :])
-        return _make(
+        return unchecked_layout(
             shape,
             (*strides[:dim], stride * step, *strides[dim + 1 :]),
             self.offset if 0 in shape else self.offset + start * stride,
         )
 
 
-def _make(shape: Ints, strides: Ints, offset: int) -> Layout:
-    """A layout without checks.
+def unchecked_layout(shape: Ints, strides: Ints, offset: int) -> Layout:
+    """A layout out of tuples of Python ints, without checks: for code that has just made them.
 
     Three plain stores and a change of class cost a third less than passing the guard of
     `__setattr__` three times.
     """
-    fields: Any = object.__new__(_Fields)
+    fields: Any = object.__new__(Fields)
     fields.shape = shape
     fields.strides = strides
     fields.offset = offset
@@ -514,21 +419,8 @@ def _make(shape: Ints, strides: Ints, offset: int) -> Layout:
 
 @lru_cache(maxsize=4096)
 def _contiguous(shape: Ints, offset: int) -> Layout:
-    sizes = _ints(shape, "shape")
-    _check_sizes(sizes)
+    sizes = int_tuple(shape, "shape")
+    check_sizes(sizes)
     if offset < 0:
         raise LayoutError(f"offset {offset} is negative: addresses start at 0")
-    return _make(sizes, merging.contiguous_strides(sizes), offset)
-
-
-def _ints(numbers: Sequence[int], what: str) -> Ints:
-    """A tuple of Python ints; booleans, NumPy's integers and our own sizes become ints."""
-    try:
-        return tuple([as_int(number) for number in numbers])
-    except TypeError:
-        raise ShapeError(f"{what} {numbers!r} must be a sequence of integers") from None
-
-
-def _check_sizes(sizes: Ints) -> None:
-    if sizes and min(sizes) < 0:
-        raise ShapeError(f"shape {sizes} has a negative size: sizes are at least 0")
+    return unchecked_layout(sizes, merging.contiguous_strides(sizes), offset)

@@ -57,6 +57,8 @@ def view_strides(shape: Ints, strides: Ints, new_shape: Ints) -> Ints | None:
     """
     if 0 in shape:
         return strides if shape == new_shape else contiguous_strides(new_shape)
+    if strides == contiguous_strides(shape):
+        return contiguous_strides(new_shape)
     new_strides = [1] * len(new_shape)
     dim = len(new_shape) - 1
     for run in merged_runs(shape, strides):
