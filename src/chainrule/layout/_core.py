@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
 from operator import index as as_int
 from typing import Any, NoReturn, cast
 
@@ -17,12 +16,11 @@ from chainrule.layout import merging
 from chainrule.layout.facts import Facts, Fields
 from chainrule.layout.indexing import (
     basic_index,
-    check_sizes,
     checked_dim,
     checked_index,
-    int_tuple,
     slice_range,
 )
+from chainrule.layout.shapes import check_sizes, int_tuple, resolve_shape
 
 Ints = tuple[int, ...]
 
@@ -329,30 +327,7 @@ class Layout(Facts):
 
     def resolve_shape(self, shape: int | Sequence[int]) -> Ints:
         """`shape` with its -1 filled in, checked to hold exactly this layout's elements."""
-        sizes = (shape,) if isinstance(shape, int) else int_tuple(shape, "shape")
-        numel = prod(self.shape)
-        holds = prod(sizes)
-        if holds == numel and (not sizes or min(sizes) >= 0):
-            return sizes
-        unknown = sizes.count(-1)
-        if min(sizes, default=0) < -1 or unknown > 1:
-            raise ShapeError(f"shape {sizes} is invalid: sizes are at least 0, and one may be -1")
-        if not unknown:
-            raise ShapeError(
-                f"shape {sizes} holds {holds} element{'s' * (holds != 1)}, the tensor of shape "
-                f"{self.shape} has {numel}"
-            )
-        known = -holds
-        if known == 0:
-            raise ShapeError(
-                f"shape {sizes} leaves -1 open: beside a size of 0 any number fits, so write it out"
-            )
-        if numel % known:
-            raise ShapeError(
-                f"shape {sizes} does not fit {numel} elements of shape {self.shape}: {numel} is "
-                f"not a multiple of {known}"
-            )
-        return tuple([numel // known if size == -1 else size for size in sizes])
+        return resolve_shape((shape,) if isinstance(shape, int) else shape, self.shape)
 
     def as_strided(
         self,

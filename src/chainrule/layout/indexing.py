@@ -5,28 +5,13 @@ Relies on Python's own slice arithmetic (`slice.indices`); knows nothing of arra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import index as as_int
 from types import EllipsisType
-from typing import Any
+from typing import Any, cast
 
-from chainrule.errors import DTypeError, IndexRangeError, InputError, ShapeError
+from chainrule.errors import DTypeError, IndexRangeError, InputError
 
 Ints = tuple[int, ...]
-
-
-def int_tuple(numbers: Sequence[int], what: str) -> Ints:
-    """A tuple of Python ints; booleans, NumPy's integers and our own sizes become ints."""
-    try:
-        return tuple([as_int(number) for number in numbers])
-    except TypeError:
-        raise ShapeError(f"{what} {numbers!r} must be a sequence of integers") from None
-
-
-def check_sizes(sizes: Ints) -> None:
-    """Raise ShapeError for a negative size."""
-    if sizes and min(sizes) < 0:
-        raise ShapeError(f"shape {sizes} has a negative size: sizes are at least 0")
 
 
 def checked_dim(dim: int, ndim: int) -> int:
@@ -89,7 +74,7 @@ def basic_index(
     dim = 0
     for item in key:
         if isinstance(item, slice):
-            start, step, count = slice_range(item, shape[dim])
+            start, step, count = slice_range(cast("slice[Any, Any, Any]", item), shape[dim])
             new_shape.append(count)
             new_strides.append(strides[dim] * step)
             start_at += start * strides[dim]
