@@ -84,6 +84,8 @@ def self_overlaps(shape: Ints, strides: Ints) -> bool | None:
     steps = steps_of(shape, strides)
     if nests(steps):
         return False
+    if len({stride for _, stride in steps}) < len(steps):
+        return True  # a step along one dimension is a step along the other
     elements = 1
     for count, _ in steps:
         elements *= count + 1
@@ -119,7 +121,24 @@ def overlap(a: tuple[Ints, Ints, int], b: tuple[Ints, Ints, int]) -> bool | None
         bits_a, bits_b = reached_bits(steps_a, common), reached_bits(steps_b, common)
         return bool(bits_a & (bits_b << shift) if shift >= 0 else (bits_a << -shift) & bits_b)
     # low_a + sum(a) == low_b + sum(b); with b walked from its far end: sum(a) + sum(b') is known.
-    return hits(sorted(steps_a + steps_b, key=lambda step: -step[1]), high_b - low_a)
+    return hits(joined(steps_a + steps_b), high_b - low_a)
+
+
+def joined(steps: Steps) -> Steps:
+    """Fewer steps that reach the same sums, the longest stride first.
+
+    Repeats of k·s add nothing but more repeats of s where s alone reaches up to the next k·s.
+    """
+    fewer: Steps = []
+    for count, stride in sorted(steps, key=lambda step: step[1]):
+        if fewer:
+            base_count, base = fewer[-1]
+            times, rest = divmod(stride, base)
+            if rest == 0 and times <= base_count + 1:
+                fewer[-1] = (base_count + count * times, base)
+                continue
+        fewer.append((count, stride))
+    return fewer[::-1]
 
 
 def reached_bits(steps: Steps, unit: int) -> int:
