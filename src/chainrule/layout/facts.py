@@ -90,6 +90,10 @@ class Facts(Fields):
         """The address of every element in row-major order."""
         return reach.addresses(self.shape, self.strides, self.offset)
 
+    def indices_at(self, address: int) -> Iterator[Ints]:
+        """Every index whose element lies at `address`: none, one, or several where it overlaps."""
+        return reach.indices_at(self.shape, self.strides, self.offset, address)
+
     def bounds(self) -> tuple[int, int] | None:
         """Lowest and highest address reached; None where there are no elements."""
         return reach.bounds(self.shape, self.strides, self.offset)

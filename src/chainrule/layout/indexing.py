@@ -37,10 +37,10 @@ def checked_index(index: int, dim: int, size: int) -> int:
 
 
 def slice_range(key: slice, size: int) -> tuple[int, int, int]:
-    """(start, step, count) of a slice over `size` elements; a slice of nothing starts at 0.
+    """(start, step, count) of a slice over `size` elements.
 
-    Python may put the start of an empty slice one before or after the elements, where a storage
-    has no address; nothing is read there, so it stays at the front.
+    Where the count is 0 the start may lie one before or after the elements, where there may be no
+    storage: whoever makes a layout of it leaves the offset alone.
     """
     try:
         start, stop, step = key.indices(size)
@@ -51,8 +51,7 @@ def slice_range(key: slice, size: int) -> tuple[int, int, int]:
         ) from None
     except ValueError:
         raise InputError("slice step is 0: use a positive or a negative step") from None
-    count = len(range(start, stop, step))
-    return (start, step, count) if count else (0, step, 0)
+    return start, step, len(range(start, stop, step))
 
 
 def basic_index(

@@ -40,6 +40,37 @@ def addresses(shape: Ints, strides: Ints, offset: int) -> Iterator[int]:
         yield offset + sum(parts)
 
 
+def indices_at(shape: Ints, strides: Ints, offset: int, address: int) -> Iterator[Ints]:
+    """Every index whose element lies at `address`; lazily, the long strides tried first."""
+    span = bounds(shape, strides, offset)
+    if span is None:
+        return
+    order = sorted(range(len(shape)), key=lambda dim: -abs(strides[dim]))
+    # reach_after[k]: how far the strides after the k-th can still go.
+    reach_after = [0]
+    for dim in reversed(order):
+        reach_after.append(reach_after[-1] + (shape[dim] - 1) * abs(strides[dim]))
+    reach_after.reverse()
+    index = [0] * len(shape)
+
+    def walk(level: int, rest: int) -> Iterator[Ints]:
+        if level == len(order):
+            if rest == 0:
+                yield tuple(index)
+            return
+        dim = order[level]
+        size, stride = shape[dim], strides[dim]
+        first, last = 0, size - 1
+        if stride:
+            first = max(0, -((reach_after[level + 1] - rest) // abs(stride)))
+            last = min(last, rest // abs(stride))
+        for x in range(first, last + 1):
+            index[dim] = size - 1 - x if stride < 0 else x
+            yield from walk(level + 1, rest - x * abs(stride))
+
+    yield from walk(0, address - span[0])
+
+
 def steps_of(shape: Ints, strides: Ints) -> Steps:
     """(size - 1, |stride|) of the dimensions that move, the largest stride first.
 
