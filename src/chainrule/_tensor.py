@@ -1,0 +1,546 @@
+"""`Tensor`: what people hold. Its methods are the operations of `chainrule.ops`.
+
+Names and meanings are PyTorch's; differences (negative steps, no `.data`, `ndarray * Tensor`)
+are improvements that `docs/conventions.md` lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from chainrule import autograd, backends, ops
+from chainrule.autograd import engine
+from chainrule.autograd.node import Leaf, Node, RemovableHandle
+from chainrule.autograd.value import (
+    Value,
+    backend_for,
+    new_value,
+    rare,
+    raw_of,
+    user_place,
+)
+from chainrule.dtypes import DType
+from chainrule.errors import DTypeError, GradError, InputError, ShapeError
+from chainrule.ops import inplace, named, views
+from chainrule.ops._apply import to_dtype
+
+
+class Device(str):
+    """A device's name, with PyTorch's `.type`."""
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> str:
+        """The kind of device."""
+        return str(self).partition(":")[0]
+
+
+class Tensor(Value):
+    """An n-dimensional array of one dtype, with a gradient if asked for.
+
+    Made by `cr.tensor`, `cr.zeros`, `cr.from_numpy` and operations, not by calling this class
+    with a shape: `Tensor(data)` copies `data` as `cr.tensor(data)` does, in float32.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000
+
+    def __new__(cls, data: Any = (), requires_grad: bool = False) -> Tensor:
+        from chainrule import dtypes
+        from chainrule.creation import tensor
+
+        return tensor(data, dtype=dtypes.float32, requires_grad=requires_grad)
+
+    # What it is.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each dimension."""
+        return tuple(self._a.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension."""
+        return self.shape if dim is None else self.shape[views.checked_dim(dim, self.ndim)]
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._a.shape)
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return len(self._a.shape)
+
+    def numel(self) -> int:
+        """The number of elements."""
+        total = 1
+        for n in self._a.shape:
+            total *= n
+        return total
+
+    def nelement(self) -> int:
+        """The number of elements."""
+        return self.numel()
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return backend_for(self._a).dtype_of(self._a)
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is: "cpu" (NumPy) or "torch"."""
+        return Device(backend_for(self._a).name)
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The step in elements along each dimension, or along one."""
+        strides = self.layout.strides
+        return strides if dim is None else strides[views.checked_dim(dim, self.ndim)]
+
+    def storage_offset(self) -> int:
+        """Where in the storage the first element is."""
+        return self.layout.offset
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return backend_for(self._a).data_ptr(self._a)
+
+    def element_size(self) -> int:
+        """Bytes an element."""
+        return self.dtype.itemsize
+
+    def is_contiguous(self) -> bool:
+        """Whether strides are row-major (dimensions of size 1 do not count)."""
+        return self.layout.is_contiguous
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating-point one."""
+        return self.dtype.is_floating_point
+
+    @property
+    def data(self) -> Any:
+        """There is none: writing through it would escape the checks."""
+        raise GradError(
+            "there is no .data: to update a parameter use "
+            "'with torch.no_grad(): p -= lr * p.grad'; to read without history use .detach()"
+        )
+
+    # Gradient.
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded."""
+        return self.node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Ask for a gradient of this leaf, or stop asking."""
+        if requires_grad and self.node is None:
+            if not self.dtype.is_floating_point:
+                raise DTypeError(
+                    "only tensors of floating-point dtype can require gradients, not "
+                    f"{self.dtype.name}"
+                )
+            self.node = Leaf(self)
+        elif not requires_grad and self.node is not None:
+            if not isinstance(self.node, Leaf):
+                raise GradError("only a leaf can stop requiring grad: use .detach()")
+            self.node = None
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded operation made this tensor."""
+        return not isinstance(self.node, Node)
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node that made this tensor; it prints the operation and the line."""
+        return self.node if isinstance(self.node, Node) else None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient of a leaf, or of a tensor that called `retain_grad`."""
+        return self.node.grad if isinstance(self.node, Leaf) else rare(self, "grad")
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None and value.shape != self.shape:
+            raise ShapeError(f"a gradient of shape {value.shape} for a tensor of {self.shape}")
+        if value is not None and value.dtype is not self.dtype:
+            raise DTypeError(
+                f"a gradient of dtype {value.dtype.name} for a tensor of {self.dtype.name}"
+            )
+        if isinstance(self.node, Leaf):
+            self.node.grad = value
+        else:
+            self.more()["grad"] = value
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Sequence[Tensor] | None = None,
+    ) -> None:
+        """Add the gradients of this tensor to the `.grad` of the leaves it depends on."""
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Call `hook(grad)` once with the summed gradient; what it returns replaces it."""
+        if self.node is None:
+            raise GradError("cannot register a hook on a tensor that does not require grad")
+        return RemovableHandle(self.node.hooks_made().before, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
+        """Call `hook(tensor)` after this leaf's `.grad` has been added to."""
+        if not isinstance(self.node, Leaf):
+            raise GradError("post-accumulate hooks are for leaves that require grad")
+        return RemovableHandle(self.node.hooks_made().after, hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this non-leaf in `.grad`; runs after its other hooks."""
+        import weakref
+
+        if self.node is None:
+            raise GradError("cannot retain the gradient of a tensor that does not require grad")
+        if isinstance(self.node, Node):
+            self.node.hooks_made().retained = weakref.ref(self)
+
+    # Out of the tensor.
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The same memory as an ndarray; refused for tensors that require grad."""
+        if self.node is not None:
+            raise GradError("numpy() of a tensor that requires grad: use .detach().numpy()")
+        return backend_for(self._a).to_numpy(self._a)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        a = self.numpy()
+        return np.array(a, dtype=dtype, copy=copy) if copy or dtype is not None else a
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        op = _UFUNCS.get(ufunc.__name__)
+        if method != "__call__" or kwargs or op is None:
+            return NotImplemented
+        return op(*inputs)
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        if self.numel() != 1:
+            raise ShapeError(f"item() needs exactly one element, this has shape {self.shape}")
+        return backend_for(self._a).to_numpy(self._a).item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return backend_for(self._a).to_numpy(self._a).tolist()
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise ShapeError(
+                f"the truth of a tensor of {self.numel()} elements is ambiguous: use .any(), "
+                ".all() or a comparison of single elements"
+            )
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.category > 1:
+            raise DTypeError(f"a {self.dtype.name} tensor cannot be used as an index")
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __len__(self) -> int:
+        if not self._a.shape:
+            raise ShapeError("a 0-d tensor has no length")
+        return self._a.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._a.shape:
+            raise ShapeError("a 0-d tensor cannot be iterated over")
+        return iter(views.unbind(self, 0))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).numpy().any())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        from chainrule.show.text import tensor_repr
+
+        return tensor_repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if self.ndim == 0 else self, spec) if spec else repr(self)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        if self.node is not None:
+            raise GradError("DLPack of a tensor that requires grad: use .detach()")
+        return self._a.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> Any:
+        return self._a.__dlpack_device__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise GradError("only leaves can be deep-copied: use .detach().clone()")
+        b = backend_for(self._a)
+        copied: Tensor = new_value(type(self), b.copy(self._a))
+        memo[id(self)] = copied
+        if self.node is not None:
+            copied.requires_grad_()
+            if self.grad is not None:
+                copied.grad = self.grad.detach().clone()
+        if rare(self, "parameter"):
+            copied.more()["parameter"] = True
+        return copied
+
+    # To other dtypes and devices.
+
+    def to(self, *args: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+        """In another dtype and on another device: `to(dtype)`, `to(device)`, or both."""
+        for a in args:
+            if isinstance(a, DType):
+                dtype = a
+            elif isinstance(a, Tensor):
+                dtype, device = a.dtype, a.device
+            elif isinstance(a, str):
+                device = a
+            else:
+                raise InputError(f"to() takes a dtype, a device or a tensor, not {a!r}")
+        out: Any = self if dtype is None else to_dtype(self, dtype)
+        if device is not None and device != out.device:
+            out = _to_device(out, str(device))
+        return out
+
+    def type(self, dtype: DType) -> Tensor:
+        """In another dtype."""
+        return self.to(dtype)
+
+    def float(self) -> Tensor:
+        """In float32."""
+        from chainrule import dtypes
+
+        return self.to(dtypes.float32)
+
+    def double(self) -> Tensor:
+        """In float64."""
+        from chainrule import dtypes
+
+        return self.to(dtypes.float64)
+
+    def half(self) -> Tensor:
+        """In float16."""
+        from chainrule import dtypes
+
+        return self.to(dtypes.float16)
+
+    def bfloat16(self) -> Tensor:
+        """In bfloat16."""
+        from chainrule import dtypes
+
+        return self.to(dtypes.bfloat16)
+
+    def long(self) -> Tensor:
+        """In int64."""
+        from chainrule import dtypes
+
+        return self.to(dtypes.int64)
+
+    def int(self) -> Tensor:
+        """In int32."""
+        from chainrule import dtypes
+
+        return self.to(dtypes.int32)
+
+    def bool(self) -> Tensor:
+        """Whether each element is non-zero."""
+        from chainrule import dtypes
+
+        return self.to(dtypes.bool)
+
+    def cpu(self) -> Tensor:
+        """On the NumPy device."""
+        return self.to("cpu")
+
+    # Views and copies.
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """The dimensions in reverse order."""
+        return views.permute(self, tuple(range(self.ndim - 1, -1, -1)))
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """The last two dimensions exchanged."""
+        return views.transpose(self, -2, -1)
+
+    def t(self) -> Tensor:
+        """The transpose of a matrix; 0-d and 1-D stay."""
+        if self.ndim > 2:
+            raise ShapeError(f"t() is for at most 2 dimensions, this has {self.ndim}: use .mT")
+        return self.T
+
+    view = views.view_as
+    reshape = views.reshape
+    flatten = views.flatten
+    unflatten = views.unflatten
+    permute = views.permute
+    transpose = views.transpose
+    swapaxes = views.transpose
+    movedim = views.movedim
+    expand = views.expand
+    flip = views.flip
+    squeeze = views.squeeze
+    unsqueeze = views.unsqueeze
+    select = views.select
+    narrow = views.narrow
+    unfold = views.unfold
+    diagonal = views.diagonal
+    as_strided = views.as_strided
+    split = views.split
+    chunk = views.chunk
+    unbind = views.unbind
+    detach = views.detach
+    clone = views.clone
+    contiguous = views.contiguous
+
+    def expand_as(self, other: Tensor) -> Tensor:
+        """Expanded to the shape of `other`."""
+        return views.expand(self, other.shape)
+
+    def view_as(self, other: Tensor) -> Tensor:
+        """Viewed in the shape of `other`."""
+        return views.view_as(self, other.shape)
+
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """Reshaped to the shape of `other`."""
+        return views.reshape(self, other.shape)
+
+    __getitem__ = views.basic_index
+
+    # Arithmetic and comparison.
+
+    __add__ = named.add
+    __radd__ = named.radd
+    __sub__ = named.sub
+    __rsub__ = named.rsub
+    __mul__ = named.mul
+    __rmul__ = named.rmul
+    __truediv__ = named.div
+    __rtruediv__ = named.rdiv
+    __pow__ = named.pow
+    __rpow__ = named.rpow
+    __mod__ = named.remainder
+    __rmod__ = named.rremainder
+    __matmul__ = ops.matmul
+    __neg__ = named.neg
+    __abs__ = named.abs
+    __lt__ = named.lt
+    __le__ = named.le
+    __gt__ = named.gt
+    __ge__ = named.ge
+    __eq__ = named.eq  # pyright: ignore[reportAssignmentType]
+    __ne__ = named.ne  # pyright: ignore[reportAssignmentType]
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return ops.matmul(other, self)
+
+    def __and__(self, other: Any) -> Tensor:
+        return named.logical_and(self, other)
+
+    def __or__(self, other: Any) -> Tensor:
+        return named.logical_or(self, other)
+
+    def __invert__(self) -> Tensor:
+        return named.logical_not(self)
+
+    # Reductions.
+
+    sum = ops.sum
+
+    # Writing in place.
+
+    __setitem__ = inplace.set_item
+    __iadd__ = inplace.in_place(named.add)
+    __isub__ = inplace.in_place(named.sub)
+    __imul__ = inplace.in_place(named.mul)
+    __itruediv__ = inplace.in_place(named.div)
+    __ipow__ = inplace.in_place(named.pow)
+
+    def copy_(self, source: Any) -> Tensor:
+        """Write `source`, broadcast and converted, into this tensor."""
+        return inplace.assign(self, source)
+
+    def fill_(self, value: Any) -> Tensor:
+        """Write one value everywhere."""
+        return inplace.assign(self, value)
+
+    def zero_(self) -> Tensor:
+        """Write zeros."""
+        return inplace.assign(self, 0)
+
+    def detach_(self) -> Tensor:
+        """Drop this tensor's history."""
+        self.node = None
+        return self
+
+
+def _to_device(t: Any, device: str) -> Any:
+    target = backends.get(device)
+    from chainrule.ops._apply import ArrayRule, apply
+
+    home = backend_for(t._a)
+
+    def forward(b: Any, x: Any) -> Any:
+        return target.from_numpy(np.array(b.to_numpy(x), copy=True))
+
+    def back(b: Any, g: Any, saved: Any, n: Node) -> tuple[Any, ...]:
+        if isinstance(g, Value):
+            return (_to_device(g, home.name),)
+        return (home.from_numpy(np.array(b.to_numpy(g), copy=True)),)
+
+    if t.node is None:
+        return new_value(type(t), forward(home, raw_of(t)))
+    return apply(ArrayRule("to device", forward, back, half=False), (t,))
+
+
+_UFUNCS: dict[str, Callable[..., Any]] = {
+    "add": named.add,
+    "subtract": named.sub,
+    "multiply": named.mul,
+    "divide": named.div,
+    "true_divide": named.div,
+    "power": named.pow,
+    "remainder": named.remainder,
+    "matmul": ops.matmul,
+    "maximum": named.maximum,
+    "minimum": named.minimum,
+    "less": named.lt,
+    "less_equal": named.le,
+    "greater": named.gt,
+    "greater_equal": named.ge,
+    "equal": named.eq,
+    "not_equal": named.ne,
+    "negative": named.neg,
+    "absolute": named.abs,
+    **{n: getattr(named, n) for n in ("exp", "log", "sqrt", "sin", "cos", "tanh", "floor")},
+}
+
+
+engine.set_tensor_ops(ops, Tensor)

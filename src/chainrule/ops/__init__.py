@@ -1,0 +1,69 @@
+"""Array operations and their rules, one family a file.
+
+This namespace is also what a rule runs on when it is recorded for a second derivative: it offers
+the functions of the backend protocol (see `chainrule.backends`) on tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from chainrule.autograd.value import backend_for, new_value
+from chainrule.dtypes import DType
+from chainrule.ops._apply import to_dtype
+from chainrule.ops.elementwise import source
+from chainrule.ops.inplace import zeroed
+from chainrule.ops.linalg import linear, matmul
+from chainrule.ops.named import *
+from chainrule.ops.reductions import sum
+from chainrule.ops.views import (
+    alias,
+    chunk,
+    clone,
+    contiguous,
+    detach,
+    expand,
+    flatten,
+    flip,
+    permute,
+    region_of as region,
+    reshape,
+    scatter_region,
+    split,
+    squeeze,
+    transpose,
+    unbind,
+    unsqueeze,
+)
+
+
+def cast(x: Any, dtype: DType) -> Any:
+    """`x` in another dtype, differentiable between floating dtypes."""
+    return to_dtype(x, dtype)
+
+
+def dtype_of(x: Any) -> DType:
+    """The dtype of a tensor."""
+    return x.dtype
+
+
+def asarray(x: Any) -> Any:
+    """A tensor as it is."""
+    return x
+
+
+def copy(x: Any) -> Any:
+    """A contiguous copy."""
+    return clone(x)
+
+
+def zeros(shape: Sequence[int], like: Any) -> Any:
+    """Zeros of the dtype and device of `like`."""
+    return full(shape, 0.0, like)
+
+
+def full(shape: Sequence[int], value: float, like: Any) -> Any:
+    """`value` everywhere, in the dtype and device of `like`."""
+    raw = like._a
+    return new_value(type(like), backend_for(raw).full(tuple(shape), value, raw))

@@ -1,0 +1,269 @@
+"""Source of the eager elementwise operations and of their backward rules, printed from the table.
+
+An operation is one Python function made by `exec` on first use: the dtype test, the call, and
+slot stores (facts: a generic wrapper costs twice the operation on small arrays). A backward rule
+is printed once as text and run on raw arrays and, where a graph is wanted, on tensors. The text
+is kept: `elementwise.source(name)` shows exactly what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from chainrule import dtypes
+from chainrule.calculus import simplify
+from chainrule.calculus.expr import Expr, const, topo, var
+from chainrule.calculus.table import TABLE
+
+_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+
+OPERATION = '''
+def {name}({params}):
+    {guard}
+    r = fn({raws})
+    if type(r) is not ndarray:
+        r = asarray(r)
+    t = new(T)
+    t._a = r
+    t._s = None
+    {parents}
+    if {untracked} or not recording():
+        t.node = None
+        return t
+    f = frame({depth})
+    n = new(Node)
+    rule = {rule}
+    if rule is None:
+        rule = make_rule({nodes})
+    n.rule = rule
+    k = rule.keeps
+    n.saved = {saved}
+    n.parents = ({nodes},)
+    n.code = f.f_code
+    n.lasti = f.f_lasti
+    n.shape = r.shape
+    n.stamp = clock.now
+    n.hooks = n.storage = None
+    t.node = n
+    return t
+'''
+
+_UNARY_GUARD = """
+    try:
+        x = a._a
+    except AttributeError:
+        return slow(a)
+    if type(x) is not ndarray or ((d := x.dtype) is not F32 and d is not F64):
+        return slow(a)
+    T = type(a)"""
+
+_BINARY_GUARD = """
+    T = type(a)
+    if type(b) is not T:
+        return scalar(a, b) if type(b) is float or type(b) is int else slow(a, b)
+    try:
+        x = a._a
+        y = b._a
+    except AttributeError:
+        return slow(a, b)
+    d = x.dtype
+    if d is not y.dtype or (d is not F32 and d is not F64):
+        return slow(a, b)"""
+
+_SCALAR_GUARD = """
+    try:
+        x = a._a
+    except AttributeError:
+        return slow({order})
+    if type(x) is not ndarray or ((d := x.dtype) is not F32 and d is not F64):
+        return slow({order})
+    T = type(a)"""
+
+
+def operation_source(name: str, form: str, defaults: tuple[float, ...] = ()) -> str:
+    """The text of one operation; `form` is unary, binary, scalar (x ∘ s) or reflected (s ∘ x)."""
+    common: dict[str, Any] = {"name": name}
+    # `keeps` has bit i set where operand i is read by the rule, and the bit above for the output.
+    if form == "binary":
+        common |= {
+            "params": f"a, b={defaults[0]!r}" if defaults else "a, b",
+            "guard": _BINARY_GUARD.strip(),
+            "raws": "x, y",
+            "parents": "na = a.node\n    nb = b.node",
+            "untracked": "(na is None and nb is None)",
+            "rule": "rules[(na is not None) + 2 * (nb is not None)]",
+            "nodes": "na, nb",
+            "saved": "(a, b) if k == 3 else (a,) if k == 1 else (b,) if k == 2 else () if k == 0 "
+            "else rule.keep(a, b, r)",
+            "depth": 1,
+        }
+    elif form == "unary":
+        common |= {
+            "params": "a",
+            "guard": _UNARY_GUARD.strip(),
+            "raws": "x",
+            "parents": "na = a.node",
+            "untracked": "na is None",
+            "rule": "rules[1]",
+            "nodes": "na",
+            "saved": "(r,) if k == 2 else (a,) if k == 1 else () if k == 0 else (a, r)",
+            "depth": 1,
+        }
+    else:
+        order = "a, b" if form == "scalar" else "b, a"
+        common |= {
+            "params": "a, b",
+            "guard": _SCALAR_GUARD.strip().format(order=order),
+            "raws": "x, b" if form == "scalar" else "b, x",
+            "parents": "na = a.node",
+            "untracked": "na is None",
+            "rule": "rules[1]",
+            "nodes": "na, None" if form == "scalar" else "None, na",
+            "saved": f"rule.keep({order}, r)",
+            "depth": 2 if form == "scalar" else 1,
+        }
+    return OPERATION.format(**common)
+
+
+class RuleText(NamedTuple):
+    """A printed backward rule: its source, and which of the operands and the output it reads."""
+
+    source: str
+    keeps: tuple[int, ...]  # operand indices; -1 is the output
+
+
+def rule_text(
+    name: str,
+    kinds: str,
+    need: Sequence[bool],
+    constants: Sequence[float | None],
+    half: bool,
+    host: str,
+) -> RuleText:
+    """Print the rule of primitive `name`.
+
+    `kinds[i]` is "T" for a tensor operand and "S" for a Python number; a number that is given in
+    `constants` is printed into the rule (a fixed exponent), another is read at run time. `host`
+    says what the rule runs on: "numpy", "torch" or "tensor".
+    """
+    operands = [
+        const(c) if c is not None else var(f"a{i}")
+        for i, c in enumerate(constants)
+    ]
+    primitive = TABLE[name]
+    y = primitive(*operands)
+    g = var("g")
+    partials = primitive.partials(y)
+    results = [
+        simplify.mul(g, p) if needed else None for p, needed in zip(partials, need, strict=True)
+    ]
+    printer = _Printer(y, {f"a{i}" for i, k in enumerate(kinds) if k == "S"})
+    names = [None if r is None else printer.put(r) for r in results]
+    used = printer.used
+    keeps = [i for i in range(len(kinds)) if f"a{i}" in used] + ([-1] if "y" in used else [])
+    held = ["y" if i < 0 else f"a{i}" for i in keeps]
+    lines = ["def rule(node, g):"]
+    if held:
+        lines.append(f"    {', '.join(held)}, = node.saved")
+    tensors = [h for h in held if h == "y" or kinds[int(h[1:])] == "T"]
+    if host == "tensor":
+        lines += [f"    {h} = graph({h}, node, {-1 if h == 'y' else h[1:]})" for h in tensors]
+    else:
+        plain = "{0}._a" if host == "numpy" else "raw({0})"
+        lines += [f"    {h} = {plain.format(h)}" for h in tensors if h != "y"]
+    if half:
+        lines.append("    kind = g.dtype")
+        lines += [f"    {h} = b.cast({h}, F32)" for h in ["g", *tensors]]
+    lines += [f"    {line}" for line in printer.lines]
+    shown = [n if n is None or not half else f"restore({n}, kind)" for n in names]
+    lines.append(f"    return ({', '.join(str(n) for n in shown)},)")
+    return RuleText("\n".join(lines) + "\n", tuple(keeps))
+
+
+class _Printer:
+    """Turns expressions into statements, each shared node once; `y` stands for the output."""
+
+    def __init__(self, output: Expr, numbers: set[str]) -> None:
+        self.output = output
+        self.numbers = numbers
+        self.lines: list[str] = []
+        self.names: dict[int, str] = {output.id: "y"}
+        self.plain: dict[int, bool] = {output.id: False}  # a Python number, not an array
+        self.used: set[str] = set()
+
+    def put(self, e: Expr) -> str:
+        for node in self._order(e):
+            self.names[node.id] = self._one(node)
+        name = self.names[e.id]
+        if name == "y":
+            self.used.add("y")
+        return name
+
+    def _order(self, e: Expr) -> list[Expr]:
+        found: dict[int, Expr] = {}
+        stack = [e]
+        while stack:
+            node = stack.pop()
+            if node.id in found or node.id in self.names:
+                continue
+            found[node.id] = node
+            stack.extend(node.args)
+        return [found[i] for i in sorted(found)]
+
+    def _one(self, e: Expr) -> str:
+        if e.op == "const":
+            self.plain[e.id] = True
+            value = repr(e.attr)
+            return f"float('{value}')" if value.strip("-") in ("inf", "nan") else value
+        if e.op == "var":
+            name = str(e.attr)
+            self.plain[e.id] = name in self.numbers
+            self.used.add(name)
+            return name
+        args = [self.names[a.id] for a in e.args]
+        if any(a is self.output for a in e.args):
+            self.used.add("y")
+        numbers = [self.plain[a.id] for a in e.args]
+        self.plain[e.id] = all(numbers)
+        text = self._call(e, args, numbers)
+        name = f"t{len(self.lines)}"
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def _call(self, e: Expr, args: list[str], numbers: list[bool]) -> str:
+        if e.op in _OPERATORS:
+            return f"{args[0]} {_OPERATORS[e.op]} {args[1]}"
+        if e.op == "neg":
+            return f"-{args[0]}"
+        if e.op == "where":
+            if numbers[0]:
+                return f"{args[1]} if {args[0]} else {args[2]}"
+            if numbers[1] and numbers[2]:  # two numbers would become float64
+                args[1] = f"b.full((), {args[1]}, g)"
+        call = f"b.{e.op}({', '.join(args)})"
+        if all(numbers):  # keep numbers weak
+            return f"float({call})"
+        return call
+
+
+def used_primitives(name: str) -> set[str]:
+    """Which primitives the derivatives of `name` are made of."""
+    primitive = TABLE[name]
+    y = primitive(*[var(f"a{i}") for i in range(primitive.arity)])
+    return {e.op for e in topo(primitive.partials(y))} - {"const", "var", name}
+
+
+def make(source: str, name: str, namespace: dict[str, Any], label: str) -> Callable[..., Any]:
+    """Execute one printed function and return it, with its source findable in tracebacks."""
+    import linecache
+
+    file = f"<chainrule {label}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope = dict(namespace)
+    exec(compile(source, file, "exec"), scope)
+    made: Callable[..., Any] = scope[name]
+    return made
+
+
+F32 = dtypes.float32

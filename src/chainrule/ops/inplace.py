@@ -1,0 +1,167 @@
+"""Writing into a tensor: raw where nothing is recorded, one `Overwrite` node where it is.
+
+A write through a layout L gives the value's gradient as g[L] and the tensor's as g with L
+zeroed. Refused in words: a self-overlapping target, a leaf that needs a gradient, and a recorded
+write into memory that other recorded views look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from chainrule.autograd.node import Node, Rule, record
+from chainrule.autograd.state import is_grad_enabled
+from chainrule.autograd.value import (
+    Value,
+    backend_for,
+    raw_of,
+    user_place,
+    write_raw,
+)
+from chainrule.errors import GradError, LayoutError, ShapeError
+from chainrule.layout import Layout
+from chainrule.ops import views
+from chainrule.ops._apply import ArrayRule, apply, coerce, to_dtype
+
+if TYPE_CHECKING:
+    from chainrule._tensor import Tensor
+
+
+def assign(target: Any, value: Any) -> Any:
+    """Write `value`, broadcast and converted, into all of `target`; returns `target`."""
+    return _write(target, target.layout, value, None)
+
+
+def _write(target: Any, seen: Layout, value: Any, key: Any) -> Any:
+    storage = target.storage()
+    storage.check_writable()
+    if seen.self_overlaps:
+        raise LayoutError(
+            f"cannot write into shape {seen.shape}, stride {seen.strides}: several elements share "
+            "an address; write into .clone() instead"
+        )
+    (held,), _ = coerce((value,), "assignment") if not _number(value) else ((value,), None)
+    if isinstance(held, Value):
+        if held._s is storage and held.layout == seen:  # pyright: ignore
+            held = views.alias(held)  # pyright: ignore
+        else:
+            _check_fits(tuple(held._a.shape), seen.shape)
+        held = to_dtype(held, target.dtype)
+    recorded = is_grad_enabled() and (
+        target.node is not None or (isinstance(held, Value) and held.node is not None)
+    )
+    node = _overwrite(target, seen, held) if recorded else None
+    window = target if key is None else views.detach(target)
+    if key is not None:
+        window = views.basic_index(window, key)
+    raw = raw_of(held) if isinstance(held, Value) else held
+    if isinstance(held, Value) and held._s is storage:
+        raw = backend_for(raw).copy(raw)  # it may overlap what is written
+    write_raw(window, raw, user_place(3))
+    if node is not None:
+        target.node = node
+    return target
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, Value)
+
+
+def _check_fits(shape: tuple[int, ...], into: tuple[int, ...]) -> None:
+    lead = len(shape) - len(into)
+    trimmed = shape[lead:] if lead > 0 and all(n == 1 for n in shape[:lead]) else shape
+    tail = into[len(into) - len(trimmed) :] if len(trimmed) <= len(into) else None
+    if tail is None or any(n not in (1, m) for n, m in zip(trimmed, tail, strict=True)):
+        raise ShapeError(f"a value of shape {shape} does not broadcast into shape {into}")
+
+
+def _overwrite(target: Any, seen: Layout, value: Any) -> Node:
+    """The node of a recorded write; raises where the write would make some gradient wrong."""
+    layout = target.layout
+    if target.node is not None and target.is_leaf:
+        raise GradError(
+            "a leaf that requires grad cannot be written in place while recording: use "
+            "'with torch.no_grad(): p -= lr * p.grad', or write into p.clone()"
+        )
+    others = [r() for r in target.storage().aliases or () if r() not in (None, target)]
+    if others or any(r() is target for r in target.storage().aliases or ()):
+        raise GradError(
+            "a recorded write into memory that a view shares would leave the other's gradient "
+            "behind: write into x.clone(), or build the result with cat, stack or where"
+        )
+    base = Layout.contiguous(layout.shape)
+    if seen == layout:
+        within = base
+    elif layout == base:
+        within = seen
+    else:
+        raise GradError(
+            "a recorded write through an index wants a contiguous tensor, this has stride "
+            f"{layout.strides}: call .contiguous() first"
+        )
+    parent = value.node if isinstance(value, Value) else None
+    return record(
+        OVERWRITE, (), (target.node, parent), (within,), layout.shape, user_place(4)
+    )
+
+
+def _zeroed(b: Any, g: Any, layout: Layout) -> Any:
+    out = b.copy(g)
+    b.assign_region(out, layout, 0)
+    return out
+
+
+def _zero_again(b: Any, g: Any, n: Node) -> Any:
+    return zeroed(g, *n.attrs) if isinstance(g, Value) else _zeroed(b, g, *n.attrs)
+
+
+# Zeroing a region is its own transpose.
+ZEROED = ArrayRule("zero a region", _zeroed, lambda b, g, s, n: (_zero_again(b, g, n),))
+
+
+def zeroed(g: Tensor, layout: Layout) -> Tensor:
+    """`g` with zeros where `layout`, relative to a contiguous tensor, sees it."""
+    return apply(ZEROED, (g,), (layout,))
+
+
+def _overwrite_raw(node: Node, g: Any) -> tuple[Any, ...]:
+    b = backend_for(g)
+    (layout,) = node.attrs
+    return _zeroed(b, g, layout), b.region(g, layout)
+
+
+def _overwrite_tensor(node: Node, g: Any) -> tuple[Any, ...]:
+    (layout,) = node.attrs
+    return zeroed(g, layout), views.region_of(g, layout)
+
+
+OVERWRITE = Rule("overwrite", _overwrite_raw, _overwrite_tensor, broadcasts=True)
+
+
+def set_item(target: Tensor, key: Any, value: Any) -> None:
+    """`target[key] = value` for a basic index."""
+    _write(target, target.layout.index(key), value, key)
+
+
+def in_place(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """The in-place form of an operation: `add_` from `add`."""
+
+    def apply_in_place(input: Any, *args: Any, **kwargs: Any) -> Any:
+        result = operation(input, *args, **kwargs)
+        if tuple(result._a.shape) != tuple(input._a.shape):
+            raise ShapeError(
+                f"in-place {operation.__name__}: the result has shape {tuple(result._a.shape)}, "
+                f"the tensor {tuple(input._a.shape)}"
+            )
+        have, want = result.dtype, input.dtype
+        if have.category > want.category:
+            raise ShapeError(
+                f"in-place {operation.__name__}: a {have.name} result cannot be stored in a "
+                f"{want.name} tensor"
+            )
+        return assign(input, result)
+
+    apply_in_place.__name__ = f"{operation.__name__}_"
+    apply_in_place.__doc__ = f"`{operation.__name__}`, written into the first tensor."
+    return apply_in_place
