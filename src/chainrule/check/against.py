@@ -359,7 +359,7 @@ class _Trial:
         found = forms(shape, negative=self.host.negative, expand=False)
         for form in found if layouts else found[:2]:
             buffer = form.place(np.full(shape, np.nan))
-            out = plain.gradient(buffer, form, like)
+            out, memory = self.host.make(buffer, form, like)
             call, label = plain.call(), f"out= {form.label()}"
             try:
                 plain.fn(*call.args, out=out)
@@ -368,7 +368,7 @@ class _Trial:
                 continue
             got = self.host.values(out)
             left = np.isnan(got) & ~np.isnan(goal[0][0][0])
-            around = self.host.values(self.host.whole(out))
+            around = self.host.values(memory)
             form.window(around)[...] = np.nan
             at, _, note = _compare(goal[0][0][0], goal[1][0][0], got, kind, self.factor)
             if left.any():

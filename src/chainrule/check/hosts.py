@@ -31,8 +31,9 @@ class Host(Protocol):
     def requires_grad(self, t: Any) -> bool: ...
     def form(self, t: Any) -> Form: ...
     def values(self, t: Any) -> Raw: ...
-    def make(self, buffer: Raw, form: Form, like: Any, dtype: str | None = None) -> Any: ...
-    def whole(self, t: Any) -> Any: ...
+    def make(
+        self, buffer: Raw, form: Form, like: Any, dtype: str | None = None
+    ) -> tuple[Any, Any]: ...
     def leaf(self, t: Any) -> Any: ...
     def grad(
         self, outputs: Sequence[Any], inputs: Sequence[Any], grads: Sequence[Any], create: bool
@@ -77,16 +78,11 @@ class TorchHost:
             t = t.to(self._torch.float64)
         return np.array(t.numpy())
 
-    def make(self, buffer: Raw, form: Form, like: Any, dtype: str | None = None) -> Any:
-        """A tensor of `form` over a copy of `buffer`, with the dtype and device of `like`."""
+    def make(self, buffer: Raw, form: Form, like: Any, dtype: str | None = None) -> tuple[Any, Any]:
+        """(a tensor of `form`, its whole memory): a copy of `buffer`, dtype and device of `like`."""
         kind = getattr(self._torch, dtype) if dtype else like.dtype
         flat = self._torch.from_numpy(buffer.copy()).to(device=like.device, dtype=kind)
-        return flat.as_strided(form.shape, form.strides, form.offset)
-
-    def whole(self, t: Any) -> Any:
-        """The whole buffer that `make` gave `t`, as a 1-D tensor."""
-        size = t.untyped_storage().nbytes() // t.element_size()
-        return t.detach().as_strided((size,), (1,), 0)
+        return flat.as_strided(form.shape, form.strides, form.offset), flat
 
     def leaf(self, t: Any) -> Any:
         """The same memory as a leaf that wants its gradient."""
@@ -155,16 +151,11 @@ class OwnHost:
         raw = np.array(t.detach().numpy())
         return raw.astype(np.float64) if t.dtype.is_floating_point else raw
 
-    def make(self, buffer: Raw, form: Form, like: Any, dtype: str | None = None) -> Any:
-        """A tensor of `form` over a copy of `buffer`, with the dtype and device of `like`."""
+    def make(self, buffer: Raw, form: Form, like: Any, dtype: str | None = None) -> tuple[Any, Any]:
+        """(a tensor of `form`, its whole memory): a copy of `buffer`, dtype and device of `like`."""
         kind = getattr(self._cr, dtype) if dtype else like.dtype
         flat = self._cr.tensor(buffer, dtype=kind, device=like.device)
-        return flat.as_strided(form.shape, form.strides, form.offset)
-
-    def whole(self, t: Any) -> Any:
-        """The whole buffer that `make` gave `t`, as a 1-D tensor."""
-        size = t.untyped_storage().nbytes() // t.element_size()
-        return t.detach().as_strided((size,), (1,), 0)
+        return flat.as_strided(form.shape, form.strides, form.offset), flat
 
     def leaf(self, t: Any) -> Any:
         """The same memory as a leaf that wants its gradient."""

@@ -43,6 +43,8 @@ class Judge:
         """Jacobian blocks from the backward, by (output, input)."""
         self.wrong: dict[tuple[int, int], str] = {}
         """Blocks that differ from the numeric ones, and why."""
+        self.memory: dict[int, Any] = {}
+        """The whole memory of the incoming gradients last made, by output."""
         self.culprit: tuple[Mismatch, int, Raw] | None = None
         """The first failing element, with the output and incoming gradient that showed it."""
 
@@ -88,7 +90,7 @@ class Judge:
         for o in self.which:
             form = (transposed if turned else contiguous)(self.shapes[o])
             held[o] = self.cotangent(self.shapes[o])
-            grads[o] = self.problem.gradient(form.place(held[o]), form, outputs[o])
+            grads[o], self.memory[o] = self.host.make(form.place(held[o]), form, outputs[o])
         return grads, held
 
     def bad(self, got: Raw, want: Raw, slack: Raw | float = 0.0) -> Raw:

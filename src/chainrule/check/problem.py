@@ -127,20 +127,20 @@ class Problem:
                 narrow = Form(form.name, kept, form.strides, form.offset)
                 pick = tuple(slice(0, n) for n in kept)
                 buffer = narrow.place(np.ascontiguousarray(value[pick]))
-                tensor = h.make(buffer, narrow, self.inputs[i], dtype)
+                tensor, whole = h.make(buffer, narrow, self.inputs[i], dtype)
                 call.args[i] = h.leaf(tensor).expand(*form.shape)
             else:
                 buffer = form.place(value)
-                tensor = h.make(buffer, form, self.inputs[i], dtype)
+                tensor, whole = h.make(buffer, form, self.inputs[i], dtype)
                 call.args[i] = h.leaf(tensor) if i in self.wanted else tensor
-            call.guards.append((self.names[i], tensor, h.values(h.whole(tensor))))
+            call.guards.append((self.names[i], whole, h.values(whole)))
         return call
 
     def disturbed(self, call: Call) -> str:
         """The name of an input whose memory the run wrote to, or the empty string."""
-        for name, tensor, before in call.guards:
+        for name, whole, before in call.guards:
             if not np.array_equal(
-                self.host.values(self.host.whole(tensor)),
+                self.host.values(whole),
                 before,
                 equal_nan=before.dtype.kind == "f",
             ):
@@ -180,7 +180,7 @@ class Problem:
 
     def gradient(self, buffer: Raw, form: Form, like: Any) -> Any:
         """An incoming gradient of `form`."""
-        return self.host.make(buffer, form, like)
+        return self.host.make(buffer, form, like)[0]
 
     def evaluate(self, which: Sequence[int], values: Mapping[int, Raw]) -> list[Raw]:
         """The outputs `which` as NumPy, at changed input values."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 COMMANDS = {
+    "check": "chainrule.cli.check:check",
     "train": "chainrule.cli.train:train",
 }
 """Command → the function that runs it and may return an exit code.
