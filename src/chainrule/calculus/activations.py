@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from .arithmetic import abs_, clamp, maximum, minimum, rsqrt, sqrt, where
-from .exponential import exp, expm1, ndtr, npdf, sech2, sigmoid, softplus, tanh
-from .expr import Expr
-from .primitive import row
+from chainrule.calculus.arithmetic import abs_, clamp, maximum, minimum, rsqrt, sqrt, where
+from chainrule.calculus.exponential import exp, expm1, ndtr, npdf, sech2, sigmoid, softplus, tanh
+from chainrule.calculus.expr import Expr
+from chainrule.calculus.primitive import row
 
 __all__ = [
     "elu", "gelu", "gelu_tanh", "hardtanh", "leaky_relu", "mish", "relu", "relu6", "silu",
@@ -88,8 +88,8 @@ def _gelu_slope(x: Expr) -> Expr:
 
 
 # -- squareplus: an algebraic softplus (Barron 2021, arXiv:2112.11687) -----------------------------
-# The root is added to |x|, never to a negative x, and 2⁶⁰ is where b no longer counts and before
-# x² overflows, in float32 too.
+# The root is added to |x|, never to a negative x; 2⁶⁰ is where b no longer counts beside x², and
+# x² is still finite in float32.
 squareplus = row(
     "squareplus", "½(x + √(x² + b))", lambda y, x, b: (
         squareplus_slope(x, b), 0.25 * rsqrt(x * x + b),
@@ -104,12 +104,30 @@ squareplus_slope = row(
         -0.25 * x * (rsqrt(x * x + b) * rsqrt(x * x + b) * rsqrt(x * x + b)),
     ),
     "for 0 < b < 2⁶⁰", arity=2, defaults=(4.0,),
-    expansion=lambda x, b: 1.0 / (1.0 + 0.25 * b / (squareplus(x, b) * squareplus(x, b))),
+    expansion=lambda x, b: where(
+        x > 0.0,
+        _half_sum(_near(x), b) / _root(_near(x), b),
+        0.5 * b / (_near(x) * _near(x) + b + _near(x) * _root(_near(x), b)) * _shrink(x),
+    ),
 )  # fmt: skip
+_FAR = 2.0**60
+
+
+def _near(x: Expr) -> Expr:
+    return minimum(abs_(x), _FAR)
+
+
+def _shrink(x: Expr) -> Expr:
+    """Return (near / |x|)², which is 1 for every x but the far ones."""
+    ratio = _FAR / maximum(abs_(x), _FAR)
+    return ratio * ratio
+
+
+def _root(x: Expr, b: Expr) -> Expr:
+    """Return √(x² + b)."""
+    return where(abs_(x) > _FAR, abs_(x), sqrt(_near(x) * _near(x) + b))
 
 
 def _half_sum(x: Expr, b: Expr) -> Expr:
-    """Return ½(|x| + √(x² + b))."""
-    size = abs_(x)
-    near = minimum(size, 2.0**60)
-    return 0.5 * size + 0.5 * where(size > 2.0**60, size, sqrt(near * near + b))
+    """Return ½(|x| + √(x² + b)), halved first, for the sum may overflow."""
+    return 0.5 * abs_(x) + 0.5 * _root(x, b)

@@ -5,8 +5,8 @@ Each row reads: name, formula, derivative (output `y` first, then the arguments)
 
 from __future__ import annotations
 
-from .expr import Expr
-from .primitive import Partials, row
+from chainrule.calculus.expr import Expr
+from chainrule.calculus.primitive import Partials, row
 
 __all__ = [
     "abs_", "add", "ceil", "clamp", "div", "eq", "floor", "fmod", "ge", "gt", "hypot", "isfinite",
@@ -41,7 +41,9 @@ logical_or = row("logical_or", "a or b", None, "NaN is true", arity=2, result="b
 logical_not = row("logical_not", "not a", None, "NaN is true", result="bool")
 isnan = row("isnan", "x is NaN", None, result="bool", expansion=lambda x: x != x)
 isinf = row("isinf", "|x| = ∞", None, result="bool", expansion=lambda x: abs(x) == float("inf"))
-isfinite = row("isfinite", "|x| < ∞", None, result="bool", expansion=lambda x: abs(x) < float("inf"))
+isfinite = row(
+    "isfinite", "|x| < ∞", None, result="bool", expansion=lambda x: abs(x) < float("inf")
+)
 
 # -- choice ----------------------------------------------------------------------------------------
 where = row(
@@ -132,7 +134,7 @@ def _pow_by_base(a: Expr, b: Expr) -> Expr | float:
 
 def _pow_by_exponent(y: Expr, a: Expr, b: Expr) -> Expr:
     """Return aᵇ ln a; 0 at a = 0 unless the power itself is infinite there."""
-    from .exponential import log
+    from chainrule.calculus.exponential import log
 
     if isinstance(a.attr, float) and a.attr > 0.0:
         return y * log(a)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from .expr import Expr, make, topo
-from .simplify import ZERO, add, mul
-from .table import TABLE
+from chainrule.calculus.expr import Expr, make, topo
+from chainrule.calculus.simplify import ZERO, add, mul
+from chainrule.calculus.table import TABLE
 
 __all__ = ["dependents", "expand", "jvp", "vjp"]
 
@@ -34,13 +34,13 @@ def vjp(outs: Sequence[Expr], gs: Sequence[Expr], xs: Sequence[Expr]) -> list[Ex
         if g is not ZERO:
             adjoint[e.id] = add(adjoint[e.id], g) if e.id in adjoint else g
 
-    for out, g in zip(outs, gs):
+    for out, g in zip(outs, gs, strict=True):
         accumulate(out, g)
     for e in reversed(order):  # every use of a node comes before the node
         g = adjoint.get(e.id)
         if g is None or not e.args or e.id not in reached:
             continue
-        for argument, partial in zip(e.args, TABLE[e.op].partials(e)):
+        for argument, partial in zip(e.args, TABLE[e.op].partials(e), strict=True):
             if argument.id in reached:
                 accumulate(argument, mul(g, partial))
     return [adjoint.get(x.id, ZERO) for x in xs]
@@ -50,12 +50,12 @@ def jvp(outs: Sequence[Expr], xs: Sequence[Expr], vs: Sequence[Expr]) -> list[Ex
     """Return Σ vⱼ ∂out/∂xⱼ for each out of `outs`: the Jacobian-vector product."""
     order = topo(outs)
     reached = dependents(order, xs)
-    tangent = {x.id: v for x, v in zip(xs, vs)}
+    tangent = {x.id: v for x, v in zip(xs, vs, strict=True)}
     for e in order:
         if e.id in tangent or e.id not in reached:
             continue
         total = ZERO
-        for argument, partial in zip(e.args, TABLE[e.op].partials(e)):
+        for argument, partial in zip(e.args, TABLE[e.op].partials(e), strict=True):
             if argument.id in tangent:
                 total = add(total, mul(tangent[argument.id], partial))
         tangent[e.id] = total

@@ -8,13 +8,32 @@ from __future__ import annotations
 
 import math
 
-from .arithmetic import abs_, hypot, maximum, minimum, rsqrt, where
-from .primitive import row
+from chainrule.calculus.arithmetic import abs_, hypot, maximum, minimum, rsqrt, where
+from chainrule.calculus.primitive import row
 
 __all__ = [
-    "acosh", "asinh", "atanh", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "log", "log10",
-    "log1p", "log2", "logaddexp", "logsigmoid", "ndtr", "npdf", "sech2", "sigmoid", "sinh",
-    "softplus", "tanh",
+    "acosh",
+    "asinh",
+    "atanh",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "logsigmoid",
+    "ndtr",
+    "npdf",
+    "sech2",
+    "sigmoid",
+    "sinh",
+    "softplus",
+    "tanh",
 ]  # fmt: skip
 
 # -- exponentials and logarithms -------------------------------------------------------------------

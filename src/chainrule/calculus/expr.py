@@ -40,7 +40,7 @@ class Expr:
     id: int
 
     def __repr__(self) -> str:
-        from .formula import formula
+        from chainrule.calculus.text import formula
 
         return f"Expr({formula(self, limit=200)})"
 

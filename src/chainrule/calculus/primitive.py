@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from chainrule.calculus.expr import Expr, Scalar, lift, make
+from chainrule.calculus.simplify import tidy
 from chainrule.errors import InputError
-
-from .expr import Expr, Scalar, lift, make
-from .simplify import tidy
 
 __all__ = ["TABLE", "Partials", "Primitive", "row"]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from .expr import Expr, const, make
+from chainrule.calculus.expr import Expr, const, make
 
 __all__ = ["ONE", "ZERO", "add", "div", "mul", "neg", "select", "sub", "tidy"]
 
@@ -215,5 +215,3 @@ def tidy(expr: Expr, stop: Collection[int]) -> Expr:
         builder = _BUILDERS.get(e.op)
         done[e.id] = builder(*args) if builder else make(e.op, args, e.attr)
     return done[expr.id]
-
-

@@ -7,8 +7,8 @@ made of rows.
 
 from __future__ import annotations
 
-from . import activations, arithmetic, exponential, trigonometric
-from .primitive import TABLE, Primitive
+from chainrule.calculus import activations, arithmetic, exponential, trigonometric
+from chainrule.calculus.primitive import TABLE, Primitive
 
 __all__ = ["FAMILIES", "TABLE", "Primitive"]
 

@@ -5,9 +5,9 @@ Each row reads: name, formula, derivative (output `y` first, then the arguments)
 
 from __future__ import annotations
 
-from .arithmetic import hypot, rsqrt, where
-from .expr import Expr
-from .primitive import Partials, row
+from chainrule.calculus.arithmetic import hypot, rsqrt, where
+from chainrule.calculus.expr import Expr
+from chainrule.calculus.primitive import Partials, row
 
 __all__ = ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .expr import Expr, topo
+from chainrule.calculus.expr import Expr, topo
 
 __all__ = ["formula"]
 
@@ -70,7 +70,7 @@ def _write(e: Expr, text: dict[int, tuple[str, int]]) -> tuple[str, int]:
         tighter = level + 1
         left = within(a, tighter if level in (_POWER, _COMPARE) else level)
         right = within(b, level if e.op in _ASSOCIATIVE or level == _POWER else tighter)
-        if level == _PRODUCT or level == _POWER:
+        if level in (_PRODUCT, _POWER):
             return f"{left}{sign}{right}", level
         return f"{left} {sign} {right}", level
     parameters = [str(p) for p in e.attr] if isinstance(e.attr, tuple) else []
