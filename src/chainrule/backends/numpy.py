@@ -6,6 +6,7 @@ return an array, 0-d where nothing is left. Half types arrive as float32: see `o
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -100,7 +101,7 @@ def storage_of(x: Raw) -> tuple[Raw, int, Layout]:
 
 def _span(x: Raw) -> Raw:
     flipped = x[tuple(slice(None, None, -1 if s < 0 else None) for s in x.strides)]
-    length = 1 + sum(
+    length = 1 + builtins.sum(
         (n - 1) * s // x.itemsize for n, s in zip(flipped.shape, flipped.strides, strict=True)
     )
     return np.lib.stride_tricks.as_strided(flipped, (length,), (x.itemsize,))
@@ -145,14 +146,18 @@ def add_into(target: Raw, value: Raw) -> None:
 
 def add_region(buffer: Raw, layout: Layout, g: Raw) -> None:
     """Add `g` into the contiguous array `buffer` where `layout` (relative to it) points."""
-    flat = buffer.reshape(-1).view(np.uint8)
     if layout.self_overlaps:  # `+=` through the view would lose the repeated elements
         address = np.full((), layout.offset, np.int64)
         for extent, stride in zip(layout.shape, layout.strides, strict=True):
             address = address[..., None] + np.arange(extent) * stride
         np.add.at(buffer.reshape(-1), address.reshape(-1), np.ascontiguousarray(g).reshape(-1))
         return
-    target = view(flat, dtype_of(buffer), layout)
+    size = buffer.itemsize
+    shape, strides = layout.shape, tuple([s * size for s in layout.strides])
+    if buffer.dtype.kind == "f":
+        target = ndarray(shape, buffer.dtype, buffer, layout.offset * size, strides)
+    else:  # ml_dtypes do not export a buffer
+        target = view(buffer.reshape(-1).view(np.uint8), dtype_of(buffer), layout)
     target += g
 
 
@@ -165,11 +170,6 @@ def region(x: Raw, layout: Layout) -> Raw:
 def assign_region(buffer: Raw, layout: Layout, value: Raw) -> None:
     """Write `value` into the contiguous array `buffer` where `layout` points."""
     assign(view(buffer.reshape(-1).view(np.uint8), dtype_of(buffer), layout), value)
-
-
-def is_owned_contiguous(x: Raw) -> bool:
-    """Whether `x` may be added into as one flat block."""
-    return type(x) is ndarray and x.flags.c_contiguous and x.flags.writeable
 
 
 def contiguous(x: Raw) -> Raw:
