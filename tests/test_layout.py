@@ -69,6 +69,22 @@ def test_every_view_of_a_3_by_4(view, args, shape, strides, offset):
     assert [result.strides[i] for i in moving] == [strides[i] for i in moving]
 
 
+def test_the_offset_of_an_empty_view_stays_inside_the_storage():
+    empty = Layout.contiguous((3, 0, 2), 7)
+    views = [
+        empty.index(2),
+        empty.select(0, -1),
+        empty.index((2, ..., 1)),
+        empty.index(slice(1, None)),
+        X.index(slice(-9, None, -1)),
+        X.index((slice(2, None), slice(4, None))),
+        empty.flip((0, 1, 2)),
+        empty.diagonal(1, 2, 0),
+        empty.narrow(0, 2, 1),
+    ]
+    assert [view.offset for view in views] == [7, 7, 7, 7, 0, 0, 7, 7, 7]
+
+
 def test_squeeze_drops_sizes_of_one_that_are_named():
     x = Layout.contiguous((1, 3, 1, 4))
     assert x.squeeze().shape == (3, 4)

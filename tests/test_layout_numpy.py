@@ -249,6 +249,12 @@ def test_channels_last_is_torchs(shape, nhwc, order):
         assert made.is_dense == torch.ops.aten.is_non_overlapping_and_dense(theirs)
 
 
+@pytest.mark.parametrize("target", [(1, 4, 1, 3, 1), (4, 1, 1, 3), (2, 1, 2, 3), (1, 1, 4, 3)])
+def test_new_dimensions_of_size_one_have_torchs_strides(target):
+    transposed = Layout.contiguous((3, 4)).transpose(0, 1)
+    assert transposed.view(target).strides == as_torch(transposed).view(target).stride()
+
+
 def test_contiguous_strides_are_torchs():
     for shape in [(), (0,), (2, 0, 3), (0, 0), (4, 1, 5), (1, 1)]:
         assert Layout.contiguous(shape).strides == torch.empty(shape).stride()
