@@ -127,6 +127,7 @@ class Walk:
         self.create_graph = create_graph
         self.sums: dict[AnyNode, Any] = {}
         self.owned: set[AnyNode] = set()
+        self.regions: dict[AnyNode, Any] = {}
 
     def go(self, ready: list[AnyNode]) -> None:
         counts, sums, wanted = self.counts, self.sums, self.wanted
@@ -180,6 +181,8 @@ class Walk:
                             sums[p] = held = held + gi
                             if held.__class__ is ndarray:  # 0-d sums are NumPy scalars
                                 owned.add(p)
+                    elif gi.__class__ is Region:
+                        self.add_region(p, gi)
                     else:
                         self.add(p, gi, node)
                 c -= 1
@@ -191,9 +194,6 @@ class Walk:
     def add(self, p: AnyNode, gi: Any, node: Node | None = None) -> None:
         """Add one contribution of any form into the sum of `p`."""
         sums = self.sums
-        if type(gi) is Region:
-            self.add_region(p, gi)
-            return
         if type(gi) is Slot:
             outputs = sums.setdefault(p, {})
             held = outputs.get(gi.index)
@@ -212,12 +212,11 @@ class Walk:
             return
         b = backend_for(g)
         held = self.sums.get(p)
-        if held is None:
-            held = b.zeros(p.shape, g)
-        elif p not in self.owned or not b.is_owned_contiguous(held):
-            held = b.copy(held)
-        self.sums[p] = held
-        self.owned.add(p)
+        if held is None or held is not self.regions.get(p):
+            # From here on every region of `p` is added into one contiguous buffer of ours.
+            held = b.zeros(p.shape, g) if held is None else b.copy(held)
+            self.sums[p] = self.regions[p] = held
+            self.owned.add(p)
         b.add_region(held, layout, g)
 
     def fit(self, node: Node, p: AnyNode, g: Any) -> Any:

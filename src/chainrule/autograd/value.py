@@ -19,7 +19,8 @@ from chainrule.storage import CLOCK, Place, Storage
 if TYPE_CHECKING:
     from chainrule.autograd.node import Leaf, Node
 
-_PACKAGE = __name__.partition(".")[0]
+_INSIDE = __name__.partition(".")[0] + "."
+_PREFIX = len(_INSIDE)
 
 
 class Value:
@@ -110,13 +111,11 @@ def backend_for(raw: Any) -> Any:
 
 def user_place(depth: int = 2) -> Place:
     """The innermost line outside this package: where the user called."""
-    frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
-    inner = frame
-    while frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-        back = frame.f_back
-        if back is None:
+    frame = inner = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_globals.get("__name__", "")[:_PREFIX] == _INSIDE:
+        frame = frame.f_back
+        if frame is None:
             return Place(inner.f_code, inner.f_lasti)
-        frame = back
     return Place(frame.f_code, frame.f_lasti)
 
 

@@ -201,11 +201,6 @@ def assign_region(buffer: Raw, layout: Layout, value: Raw) -> None:
     assign(view(buffer.reshape(-1), dtype_of(buffer), layout), value)
 
 
-def is_owned_contiguous(x: Raw) -> bool:
-    """Whether `x` may be added into as one flat block."""
-    return x.is_contiguous()
-
-
 def contiguous(x: Raw) -> Raw:
     """`x` itself if contiguous, else a contiguous copy."""
     return read(x).contiguous()

@@ -26,6 +26,7 @@ from chainrule.autograd.value import (
     raw_of,
     user_place,
 )
+from chainrule.backends import numpy as numpy_backend
 from chainrule.dtypes import DType
 from chainrule.errors import DeviceError, DTypeError
 from chainrule.layout import Layout
@@ -77,7 +78,7 @@ class ArrayRule(Rule):
     def _run(self, node: Node, g: Any) -> tuple[Any, ...]:
         saved = [raw_of(s) if isinstance(s, Value) else s for s in node.saved]
         b = backend_for(g)
-        if not (self.half and b.dtype_of(g).is_half):
+        if not (self.half and g.dtype.itemsize == 2 and b.dtype_of(g).is_half):
             return self.vjp(b, g, saved, node)
         native = b.dtype_of(g)
         grads = self.vjp(b, _widen(b, g), [_widen(b, s) for s in saved], node)
@@ -154,11 +155,14 @@ def graph_value(held: Any, node: Node, index: int) -> Any:
 
 def apply(rule: ArrayRule, inputs: Sequence[Value], attrs: tuple[Any, ...] = ()) -> Any:
     """Run `rule` on tensors of one device and put a node on the tape where a gradient is wanted."""
-    raws = [raw_of(t) for t in inputs]
+    raws = [t._a for t in inputs]
     first = raws[0]
-    b = backend_for(first)
-    dtype = b.dtype_of(first)
-    half = rule.half and dtype.is_half
+    if type(first) is ndarray:
+        b = numpy_backend
+    else:
+        b = backend_for(first)
+        raws = [b.read(r) for r in raws]
+    half = rule.half and first.dtype.itemsize == 2 and b.dtype_of(first).is_half
     if half:
         raws = [_widen(b, r) for r in raws]
     out = rule.forward(b, *raws, *attrs)
@@ -168,11 +172,13 @@ def apply(rule: ArrayRule, inputs: Sequence[Value], attrs: tuple[Any, ...] = ())
     if type(out) is not ndarray:
         out = b.asarray(out)
     if half and b.dtype_of(out) is dtypes.float32:
-        out = b.cast(out, dtype)
-    t = new_value(type(inputs[0]), out)
+        out = b.cast(out, b.dtype_of(first))
+    t = object.__new__(type(inputs[0]))
+    t._a = out
+    t._s = t.node = None
     if is_grad_enabled():
         parents = tuple([x.node for x in inputs])
-        if any([p is not None for p in parents]):
+        if any(parents):
             indices = rule.saves
             if not isinstance(indices, tuple):
                 indices = indices(tuple([p is not None for p in parents]))
@@ -285,6 +291,7 @@ class ViewRule(Rule):
 
 
 REGION = ViewRule("view of a region", lambda b, g, layout: Region(layout, g))
+REGION.run = REGION.run_tensor = lambda node, g: (Region(node.attrs[0], g),)
 PERMUTE = ViewRule("permute", lambda b, g, inverse: b.permute(g, inverse))
 RESHAPE = ViewRule("view", lambda b, g, shape: b.reshape(g, shape))
 EXPAND = ViewRule("expand", lambda b, g: g, broadcasts=True)

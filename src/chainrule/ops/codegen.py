@@ -155,6 +155,9 @@ def rule_text(
     y = primitive(*operands)
     g = var("g")
     partials = primitive.partials(y)
+    if primitive.from_output is not None and not any(need[1:]):
+        # The derivative in the output alone: cheaper, and the input need not be kept.
+        partials = (simplify.tidy(primitive.from_output(y, *operands[1:]), {y.id}), *partials[1:])
     results = [
         simplify.mul(g, p) if needed else None for p, needed in zip(partials, need, strict=True)
     ]

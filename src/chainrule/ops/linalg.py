@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
 from chainrule.autograd.node import Node
 from chainrule.autograd.value import Value
 from chainrule.errors import DTypeError, ShapeError
@@ -70,6 +72,13 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     Shapes (…, m, k) and (…, k, n) give (…, m, n). Raises `ShapeError` where k differs and
     `DTypeError` where the dtypes differ, as PyTorch does.
     """
+    x: Any = input
+    y: Any = other
+    if type(x) is type(y) and isinstance(x, Value):
+        u, v = x._a, y._a
+        if type(u) is type(v) is ndarray and u.dtype is v.dtype and u.ndim > 1 and v.ndim > 1:
+            if u.shape[-1] == v.shape[-2]:  # the common case: nothing to convert or to explain
+                return apply(MATMUL, (x, y))
     (x, y), _ = coerce((input, other), "matmul")
     if not (isinstance(x, Value) and isinstance(y, Value)):
         raise DTypeError("matmul takes two tensors: to scale by a number use *")
