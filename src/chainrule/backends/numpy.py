@@ -16,6 +16,7 @@ import numpy as np
 from numpy import ndarray
 
 from chainrule import dtypes
+from chainrule.backends import attention as attention, fused as fused  # kernels that ops call
 from chainrule.backends.numpy_special import NUMPY as PRIMITIVES
 from chainrule.dtypes import DType
 from chainrule.errors import IndexRangeError, InputError
