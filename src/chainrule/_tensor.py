@@ -452,8 +452,12 @@ class Tensor(Value):
     __le__ = named.le
     __gt__ = named.gt
     __ge__ = named.ge
-    __eq__ = named.eq  # pyright: ignore[reportAssignmentType]
-    __ne__ = named.ne  # pyright: ignore[reportAssignmentType]
+
+    def __eq__(self, other: object) -> Any:
+        return NotImplemented if other is None or isinstance(other, str) else named.eq(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return NotImplemented if other is None or isinstance(other, str) else named.ne(self, other)
 
     def __pos__(self) -> Tensor:
         return self

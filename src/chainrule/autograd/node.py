@@ -59,6 +59,10 @@ class Rule:
         self.run_tensor = run_tensor
         self.broadcasts = broadcasts
 
+    def keeps_output(self, node: Node) -> bool:
+        """Whether the output is among what `node` saved."""
+        return False
+
     def __repr__(self) -> str:
         return f"Rule({self.name})"
 
@@ -224,16 +228,13 @@ def record(
 
 def check_fresh(node: Node) -> None:
     """Raise `StaleTensorError` if something the node saved was written to since."""
-    for i, held in enumerate(node.saved):
-        if isinstance(held, Value):
-            storage, what = held._s, f"value {i} saved by"
-        else:
-            storage, what = node.storage, "the output of"
-        if storage is None:
-            continue
-        writes = storage.writes_since(node.stamp)
-        if writes:
-            raise stale(node.name(), what, node.place, storage, writes)
+    held = [(v._s, f"value {i} saved by") for i, v in enumerate(node.saved) if isinstance(v, Value)]
+    if node.rule.keeps_output(node):
+        held.append((node.storage, "the output of"))
+    for storage, what in held:
+        writes = storage.writes_since(node.stamp) if storage is not None else ()
+        if storage is not None and writes:
+            raise stale(node.name(), what, node.place, storage, list(writes))
 
 
 def stale(

@@ -75,6 +75,14 @@ class ArrayRule(Rule):
         self.half = half
         self.composite = composite
 
+    def saved_indices(self, need: tuple[bool, ...]) -> Saves:
+        """What is saved when the inputs marked in `need` want a gradient."""
+        return self.saves if isinstance(self.saves, tuple) else self.saves(need)
+
+    def keeps_output(self, node: Node) -> bool:
+        """Whether the output is among what `vjp` reads."""
+        return "y" in self.saved_indices(_need(node))
+
     def _run(self, node: Node, g: Any) -> tuple[Any, ...]:
         saved = [raw_of(s) if isinstance(s, Value) else s for s in node.saved]
         b = backend_for(g)
@@ -85,7 +93,7 @@ class ArrayRule(Rule):
         return tuple(_narrow(b, x, native) for x in grads)
 
     def _run_tensor(self, node: Node, g: Any) -> tuple[Any, ...]:
-        indices = self.saves if isinstance(self.saves, tuple) else self.saves(_need(node))
+        indices = self.saved_indices(_need(node))
         saved = [
             graph_value(s, node, -1 if i == "y" else i)
             for i, s in zip(indices, node.saved, strict=False)
@@ -179,9 +187,7 @@ def apply(rule: ArrayRule, inputs: Sequence[Value], attrs: tuple[Any, ...] = ())
     if is_grad_enabled():
         parents = tuple([x.node for x in inputs])
         if any(parents):
-            indices = rule.saves
-            if not isinstance(indices, tuple):
-                indices = indices(tuple([p is not None for p in parents]))
+            indices = rule.saved_indices(tuple([p is not None for p in parents]))
             saved = tuple([out if i == "y" else inputs[i] for i in indices])
             shape = tuple(out.shape)
             t.node = record(rule, saved + extras, parents, attrs, shape, user_place(2))

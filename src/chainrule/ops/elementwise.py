@@ -44,6 +44,10 @@ class ElementwiseRule(Rule):
         self._indices = text.keeps
         self.keeps = sum(1 << (n if i < 0 else i) for i in text.keeps)
 
+    def keeps_output(self, node: Node) -> bool:
+        """Whether the rule reads the output."""
+        return -1 in self._indices
+
     def keep(self, *operands: Any) -> tuple[Any, ...]:
         """The operands to save, in the rule's order; the output comes last."""
         return tuple([operands[i] for i in self._indices])

@@ -84,8 +84,7 @@ def _overwrite(target: Any, seen: Layout, value: Any) -> Node:
             "a leaf that requires grad cannot be written in place while recording: use "
             "'with torch.no_grad(): p -= lr * p.grad', or write into p.clone()"
         )
-    others = [r() for r in target.storage().aliases or () if r() not in (None, target)]
-    if others or any(r() is target for r in target.storage().aliases or ()):
+    if any(r() is not None for r in target.storage().aliases or ()):
         raise GradError(
             "a recorded write into memory that a view shares would leave the other's gradient "
             "behind: write into x.clone(), or build the result with cat, stack or where"
