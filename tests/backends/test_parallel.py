@@ -34,16 +34,14 @@ def test_every_chunk_runs_once(threads, n_chunks):
     assert runs == [1] * n_chunks
 
 
+@pytest.mark.parametrize("threads", [2, 4], indirect=True)
 def test_two_threads_do_meet(threads):
-    if threads == 1:
-        pytest.skip("one thread meets nobody")
     barrier = threading.Barrier(2, timeout=10)
     parallel.parallel_for(lambda i: barrier.wait(), 2)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no CPU affinity here")
 def test_default_thread_count_is_the_cores_we_may_use():
-    if not hasattr(os, "sched_getaffinity"):
-        pytest.skip("this platform has no CPU affinity")
     assert parallel.get_num_threads() == len(os.sched_getaffinity(0))
 
 

@@ -158,7 +158,7 @@ def _run(task: Any, n_tasks: int, flops: float) -> None:
     """Run the tasks on the pool with BLAS held to one thread, or here with BLAS as it is."""
     threads = parallel.get_num_threads() if flops > _PARALLEL_FLOPS and blas.can_hold() else 1
     shared = threads > 1 and n_tasks > 1 and not parallel.in_parallel()
-    with blas.single_threaded() if shared else nullcontext():
+    with np.errstate(all="ignore"), blas.single_threaded() if shared else nullcontext():
         parallel.parallel_for(task, n_tasks, threads=threads)
 
 
@@ -189,8 +189,7 @@ def attention_forward(
 
     def task(index: int) -> None:
         h, r = divmod(index, len(row_blocks))
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            _forward_rows(p, tile, slice(*head_blocks[h]), *row_blocks[r], out, lse)
+        _forward_rows(p, tile, slice(*head_blocks[h]), *row_blocks[r], out, lse)
 
     flops = 2.0 * p.heads * p.n_rows * p.n_keys * (q.shape[-1] + v.shape[-1])
     _run(task, len(head_blocks) * len(row_blocks), flops)
@@ -277,11 +276,8 @@ def attention_backward(
 
     def task(index: int) -> None:
         h, part = divmod(index, parts)
-        with np.errstate(invalid="ignore", over="ignore"):
-            _backward_rows(
-                p, tile, slice(*head_blocks[h]), row_blocks[part::parts],
-                d_out, shift, delta, dq, dk[part], dv[part],
-            )  # fmt: skip
+        g, rows = slice(*head_blocks[h]), row_blocks[part::parts]
+        _backward_rows(p, tile, g, rows, d_out, shift, delta, dq, dk[part], dv[part])
 
     flops = 2.0 * p.heads * p.n_rows * p.n_keys * (3 * q.shape[-1] + 2 * v.shape[-1])
     _run(task, len(head_blocks) * parts, flops)
