@@ -6,7 +6,7 @@ the idea is the same. The base needs NumPy alone; PyTorch is never required.
 
 from __future__ import annotations
 
-from chainrule import _tensor, autograd, ops
+from chainrule import _tensor, autograd, check, ops
 from chainrule._tensor import Tensor
 from chainrule._version import __version__
 from chainrule.autograd import (
@@ -17,6 +17,7 @@ from chainrule.autograd import (
     no_grad,
     set_grad_enabled,
 )
+from chainrule.check import gradcheck, gradgradcheck
 from chainrule.creation import (
     arange,
     as_tensor,
@@ -60,7 +61,31 @@ from chainrule.dtypes import (
 )
 from chainrule.errors import ChainruleError
 from chainrule.layout import Layout
-from chainrule.ops import linear, matmul, sum
+from chainrule.ops import (
+    all,
+    amax,
+    amin,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    cumsum,
+    linear,
+    log_softmax,
+    logsumexp,
+    matmul,
+    max,
+    mean,
+    min,
+    norm,
+    prod,
+    softmax,
+    std,
+    std_mean,
+    sum,
+    var,
+    var_mean,
+)
 from chainrule.ops.named import (
     abs,
     acos,
@@ -167,3 +192,7 @@ from chainrule.random import (
     randperm,
     set_rng_state,
 )
+
+# PyTorch has these two in `autograd`; here they live in `check`, which is built on it.
+autograd.gradcheck = gradcheck
+autograd.gradgradcheck = gradgradcheck

@@ -6,7 +6,7 @@ names by the package itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from chainrule.autograd import engine
@@ -21,6 +21,9 @@ from chainrule.autograd.state import (
 )
 from chainrule.autograd.value import Value, backend_for, raw_of
 from chainrule.errors import GradError, ShapeError
+
+gradcheck: Callable[..., bool]  # both set by the package: see `chainrule.check`
+gradgradcheck: Callable[..., bool]
 
 __all__ = [
     "Function",

@@ -12,11 +12,26 @@ from typing import Any
 from chainrule.autograd.value import backend_for, new_value
 from chainrule.dtypes import DType
 from chainrule.ops._apply import to_dtype
-from chainrule.ops.elementwise import source
+from chainrule.ops.rules import source
 from chainrule.ops.inplace import zeroed
 from chainrule.ops.linalg import linear, matmul
 from chainrule.ops.named import *
-from chainrule.ops.reductions import sum
+from chainrule.ops.extrema import (
+    all,
+    amax,
+    amin,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    max,
+    min,
+)
+from chainrule.ops.normalise import log_softmax, logsumexp, softmax
+from chainrule.ops.norms import norm
+from chainrule.ops.reductions import mean, sum
+from chainrule.ops.scans import cumsum, prod
+from chainrule.ops.spread import std, std_mean, var, var_mean
 from chainrule.ops.views import (
     alias,
     chunk,

@@ -1,9 +1,8 @@
-"""Source of the eager elementwise operations and of their backward rules, printed from the table.
+"""Backward rules of the elementwise operations, printed as Python from the calculus table.
 
-An operation is one Python function made by `exec` on first use: the dtype test, the call, and
-slot stores (facts: a generic wrapper costs twice the operation on small arrays). A backward rule
-is printed once as text and run on raw arrays and, where a graph is wanted, on tensors. The text
-is kept: `elementwise.source(name)` shows exactly what runs.
+A rule is printed for one primitive, its operand kinds and the gradients that are wanted, and
+compiled on first use; the same expressions are printed for raw arrays and, where a graph is
+wanted, for tensors. The text is kept: `rules.source(name)` shows exactly what runs.
 """
 
 from __future__ import annotations
@@ -17,114 +16,6 @@ from chainrule.calculus.expr import Expr, const, topo, var
 from chainrule.calculus.table import TABLE
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-
-OPERATION = '''
-def {name}({params}):
-    {guard}
-    r = fn({raws})
-    if type(r) is not ndarray:
-        r = asarray(r)
-    t = new(T)
-    t._a = r
-    t._s = None
-    {parents}
-    if {untracked} or not recording():
-        t.node = None
-        return t
-    f = frame({depth})
-    n = new(Node)
-    rule = {rule}
-    if rule is None:
-        rule = make_rule({nodes})
-    n.rule = rule
-    k = rule.keeps
-    n.saved = {saved}
-    n.parents = ({nodes},)
-    n.code = f.f_code
-    n.lasti = f.f_lasti
-    n.shape = r.shape
-    n.stamp = clock.now
-    n.hooks = n.storage = None
-    t.node = n
-    return t
-'''
-
-_UNARY_GUARD = """
-    try:
-        x = a._a
-    except AttributeError:
-        return slow(a)
-    if type(x) is not ndarray or ((d := x.dtype) is not F32 and d is not F64):
-        return slow(a)
-    T = type(a)"""
-
-_BINARY_GUARD = """
-    T = type(a)
-    if type(b) is not T:
-        return scalar(a, b) if type(b) is float or type(b) is int else slow(a, b)
-    try:
-        x = a._a
-        y = b._a
-    except AttributeError:
-        return slow(a, b)
-    d = x.dtype
-    if d is not y.dtype or (d is not F32 and d is not F64):
-        return slow(a, b)"""
-
-_SCALAR_GUARD = """
-    try:
-        x = a._a
-    except AttributeError:
-        return slow({order})
-    if type(x) is not ndarray or ((d := x.dtype) is not F32 and d is not F64):
-        return slow({order})
-    T = type(a)"""
-
-
-def operation_source(name: str, form: str, defaults: tuple[float, ...] = ()) -> str:
-    """The text of one operation; `form` is unary, binary, scalar (x ∘ s) or reflected (s ∘ x)."""
-    common: dict[str, Any] = {"name": name}
-    # `keeps` has bit i set where operand i is read by the rule, and the bit above for the output.
-    if form == "binary":
-        common |= {
-            "params": f"a, b={defaults[0]!r}" if defaults else "a, b",
-            "guard": _BINARY_GUARD.strip(),
-            "raws": "x, y",
-            "parents": "na = a.node\n    nb = b.node",
-            "untracked": "(na is None and nb is None)",
-            "rule": "rules[(na is not None) + 2 * (nb is not None)]",
-            "nodes": "na, nb",
-            "saved": "(a, b) if k == 3 else (a,) if k == 1 else (b,) if k == 2 else () if k == 0 "
-            "else rule.keep(a, b, r)",
-            "depth": 1,
-        }
-    elif form == "unary":
-        common |= {
-            "params": "a",
-            "guard": _UNARY_GUARD.strip(),
-            "raws": "x",
-            "parents": "na = a.node",
-            "untracked": "na is None",
-            "rule": "rules[1]",
-            "nodes": "na",
-            "saved": "(r,) if k == 2 else (a,) if k == 1 else () if k == 0 else (a, r)",
-            "depth": 1,
-        }
-    else:
-        order = "a, b" if form == "scalar" else "b, a"
-        common |= {
-            "params": "a, b",
-            "guard": _SCALAR_GUARD.strip().format(order=order),
-            "raws": "x, b" if form == "scalar" else "b, x",
-            "parents": "na = a.node",
-            "untracked": "na is None",
-            "rule": "rules[1]",
-            "nodes": "na, None" if form == "scalar" else "None, na",
-            "saved": f"rule.keep({order}, r)",
-            "depth": 2 if form == "scalar" else 1,
-        }
-    return OPERATION.format(**common)
-
 
 class RuleText(NamedTuple):
     """A printed backward rule: its source, and which of the operands and the output it reads."""
