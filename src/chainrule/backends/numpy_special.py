@@ -65,6 +65,7 @@ _ERF = (
     1.6216123999750692e-06, -1.3532164374144134e-07,
 )  # fmt: skip
 _INV_SQRT_2PI = 0.3989422804014327
+_INF = float("inf")
 _HIGH_BITS = np.int64(-(1 << 27))  # keeps 26 bits of a significand: their square is exact
 
 
@@ -151,6 +152,10 @@ def _npdf(x: Raw, exact: bool) -> Raw:
     return _gauss(np.minimum(np.abs(x), 39.0), 0.5, exact) * _INV_SQRT_2PI
 
 
+def _gaussian(x: Raw, exact: bool) -> Raw:
+    return _gauss(np.minimum(np.abs(x), 28.0), 1.0, exact)
+
+
 def _sigmoid(x: Raw, exact: bool) -> Raw:
     small = np.exp(-np.abs(x))
     return np.where(x < 0.0, small, 1.0) / (1.0 + small)
@@ -165,7 +170,7 @@ def _softplus(x: Raw, exact: bool) -> Raw:
 
 
 def _sech2(x: Raw, exact: bool) -> Raw:
-    small = np.exp(-2.0 * np.abs(x))
+    small = np.exp(-2.0 * np.minimum(np.abs(x), 400.0))
     denominator = 1.0 + small
     denominator *= denominator
     return 4.0 * small / denominator
@@ -233,63 +238,70 @@ def _gelu_tanh(x: Raw, exact: bool) -> Raw:
     return result + result * (_sigmoid(-u, exact) * error)
 
 
-def _blocked(kernel: Callable[[Raw, bool], Raw], *, name: str, widen: bool = True) -> Raw:
-    """Return the array function of a kernel on float64 blocks, for any shape, dtype and layout.
+def _blocked(name: str, kernel: Callable[..., Raw], narrow: bool) -> Raw:
+    """Return the array function of `kernel(x, exact, *parameters)`, for any shape and dtype.
 
-    The result has the dtype of the input, float64 for integers. With `widen` False the kernel is
-    as accurate in float32 and runs in it.
+    The result has the dtype of the arrays, float64 for integers. The kernel gets blocks of
+    float64, or of float32 for what is no wider if it is as accurate in that (`narrow`); `exact`
+    says that the result is float64. Parameters other than numbers are broadcast, in one piece.
     """
 
-    def function(x: Raw) -> Raw:
+    def function(x: Raw, *parameters: Raw) -> Raw:
         x = np.asarray(x)
-        integer = x.dtype.kind in "biu"
-        dtype = np.dtype(np.float64) if integer else x.dtype
+        given = parameters + TABLE[name].defaults[len(parameters) :]
+        arrays = [p for p in given if isinstance(p, (np.ndarray, np.generic))]
+        dtype = np.result_type(x, *arrays)
+        if dtype.kind in "biu":
+            dtype = np.dtype(np.float64)
         exact = dtype == np.float64
-        work = np.dtype(np.float64) if widen or dtype != np.float32 else dtype
-        if x.size <= _BLOCK:
-            part = kernel(np.ascontiguousarray(x, work).reshape(-1), exact)
-            return part.astype(dtype, copy=False).reshape(x.shape)
-        out = np.empty_like(x, dtype)
-        # In memory order: for a transposed input no copy is made, and out is laid out like it.
-        source, target = x.ravel("K"), out.ravel("K")
-        for start in range(0, x.size, _BLOCK):
-            stop = start + _BLOCK
-            target[start:stop] = kernel(source[start:stop].astype(work, copy=False), exact)
-        return out
+        work = np.dtype(np.float32) if narrow and not exact else np.dtype(np.float64)
+        # As 0-d arrays of the working dtype: a NumPy scalar would turn float32 into float64.
+        given = [np.asarray(p).astype(work) for p in given]
+        if x.size <= _BLOCK or any(p.ndim for p in given):
+            part = kernel(np.atleast_1d(np.ascontiguousarray(x, work)), exact, *given)
+            shape = np.broadcast_shapes(x.shape, *[p.shape for p in given])
+            return part.astype(dtype, copy=False).reshape(shape)
+        # In memory order, so that a transposed input is read straight and the result is like it.
+        blocks = np.nditer(
+            [x, None],
+            flags=["external_loop", "buffered"],
+            op_flags=[["readonly"], ["writeonly", "allocate"]],
+            op_dtypes=[work, dtype],
+            casting="unsafe",
+            order="K",
+            buffersize=_BLOCK,
+        )
+        with blocks:
+            for source, target in blocks:
+                target[...] = kernel(source, exact, *given)
+            return blocks.operands[1]
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {TABLE[name].formula} for each element."
     return function
 
 
-def _from_expansion(name: str, known: dict[str, Raw]) -> Raw:
-    """Return a function that computes a row's expansion with the functions in `known`."""
+def _expansion(name: str, known: dict[str, Raw]) -> Callable[..., Raw]:
+    """Return a kernel that computes a row's expansion with the functions in `known`."""
     entry = TABLE[name]
     if entry.expansion is None:
         raise KeyError(f"{name} has neither a NumPy function nor an expansion")
     arguments = [f"x{i}" for i in range(entry.arity)]
     out = entry.expansion(*[var(a) for a in arguments])
     names: dict[int, str] = {}
-    lines: list[str] = []
+    lines = [f"def {name}({', '.join([arguments[0], 'exact', *arguments[1:]])}):"]
     for e in topo([out]):
         if e.op == "var":
             names[e.id] = str(e.attr)
         elif e.op == "const":
-            names[e.id] = f"float({str(e.attr)!r})" if e.attr in (_INF, -_INF) else repr(e.attr)
+            names[e.id] = f"float({str(e.attr)!r})"
         else:
             names[e.id] = f"t{e.id}"
             call = f"known[{e.op!r}]({', '.join(names[a.id] for a in e.args)})"
-            lines.append(f"    t{e.id} = {call}")
-    defaults = ["", *[f"={d!r}" for d in entry.defaults]]
-    plain = entry.arity - len(entry.defaults)
-    signature = [a if i < plain else a + defaults[i - plain + 1] for i, a in enumerate(arguments)]
-    source = [f"def {name}({', '.join(signature)}):", *lines, f"    return {names[out.id]}"]
+            lines.append(f"    {names[e.id]} = {call}")
     scope: dict[str, Any] = {"known": known}
-    exec("\n".join(source), scope)
+    exec("\n".join([*lines, f"    return {names[out.id]}"]), scope)
     return scope[name]
-
-
-_INF = float("inf")
 
 
 def _integers_stay(ufunc: Raw) -> Raw:
@@ -305,6 +317,10 @@ def _integers_stay(ufunc: Raw) -> Raw:
 
 def _relu(x: Raw) -> Raw:
     return np.maximum(x, 0)
+
+
+def _relu6(x: Raw) -> Raw:
+    return np.minimum(np.maximum(x, 0), 6)
 
 
 def _clamp(x: Raw, lo: Raw = -_INF, hi: Raw = _INF) -> Raw:
@@ -332,18 +348,19 @@ def _functions() -> dict[str, Raw]:
         "log10": np.log10, "log1p": np.log1p, "logaddexp": np.logaddexp, "sinh": np.sinh,
         "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
         "atanh": np.arctanh, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
-        "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "relu": _relu,
+        "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "relu": _relu, "relu6": _relu6,
     }  # fmt: skip
     special: dict[str, Callable[[Raw, bool], Raw]] = {
-        "erf": _erf, "erfc": _erfc, "ndtr": _ndtr, "npdf": _npdf, "logsigmoid": _logsigmoid,
+        "erf": _erf, "erfc": _erfc, "ndtr": _ndtr, "npdf": _npdf, "gaussian": _gaussian,
+        "logsigmoid": _logsigmoid,
         "softplus": _softplus, "sech2": _sech2, "silu": _silu, "mish": _mish, "gelu": _gelu,
         "gelu_tanh": _gelu_tanh,
     }  # fmt: skip
-    known |= {name: _blocked(kernel, name=name) for name, kernel in special.items()}
-    known["sigmoid"] = _blocked(_sigmoid, name="sigmoid", widen=False)
+    known |= {name: _blocked(name, kernel, narrow=False) for name, kernel in special.items()}
+    known["sigmoid"] = _blocked("sigmoid", _sigmoid, narrow=True)
     for name in TABLE:
         if name not in known:
-            known[name] = _from_expansion(name, known)
+            known[name] = _blocked(name, _expansion(name, known), narrow=True)
     return known
 
 

@@ -9,9 +9,9 @@ from chainrule.calculus.expr import Expr
 from chainrule.calculus.primitive import Partials, row
 
 __all__ = [
-    "abs_", "add", "ceil", "clamp", "div", "eq", "floor", "fmod", "ge", "gt", "hypot", "isfinite",
+    "abs_", "add", "ceil", "clamp", "div", "eq", "floor", "fmod", "ge", "gt", "hypot", "hypot_slope", "isfinite",
     "isinf", "isnan", "le", "logical_and", "logical_not", "logical_or", "lt", "maximum", "minimum",
-    "mul", "ne", "neg", "pow_", "reciprocal", "remainder", "round_", "rsqrt", "sign", "sqrt",
+    "mul", "ne", "neg", "one_minus_square", "pow_", "reciprocal", "remainder", "round_", "rsqrt", "sign", "sqrt",
     "square", "sub", "trunc", "where",
 ]  # fmt: skip
 
@@ -98,8 +98,22 @@ rsqrt = row(
     expansion=lambda x: 1.0 / sqrt(x), from_output=lambda y: -0.5 * (y * y * y),
 )  # fmt: skip
 hypot = row(
-    "hypot", "√(a² + b²), without overflow", lambda y, a, b: (a / _nonzero(y), b / _nonzero(y)),
+    "hypot", "√(a² + b²), without overflow", lambda y, a, b: (
+        hypot_slope(a, b), hypot_slope(b, a),
+    ),
     "gradient 0 at (0, 0), as for the norm of zeros (PyTorch's hypot: NaN)", arity=2,
+)  # fmt: skip
+# a row of its own, for 1 - (a/y)² would cancel in the second derivative
+hypot_slope = row(
+    "hypot_slope", "a / √(a² + b²)", lambda y, a, b: (
+        hypot_slope(b, a) * hypot_slope(b, a) / _nonzero(hypot(a, b)),
+        -(y * hypot_slope(b, a)) / _nonzero(hypot(a, b)),
+    ),
+    "0 at (0, 0), with gradient 0", arity=2, expansion=lambda a, b: a / _nonzero(hypot(a, b)),
+)  # fmt: skip
+one_minus_square = row(
+    "one_minus_square", "1 - x²", lambda y, x: -2.0 * x,
+    expansion=lambda x: (1.0 - x) * (1.0 + x),  # each difference is exact next to ±1
 )  # fmt: skip
 
 

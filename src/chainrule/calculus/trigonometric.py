@@ -5,7 +5,7 @@ Each row reads: name, formula, derivative (output `y` first, then the arguments)
 
 from __future__ import annotations
 
-from chainrule.calculus.arithmetic import hypot, rsqrt, where
+from chainrule.calculus.arithmetic import hypot, one_minus_square, rsqrt, where
 from chainrule.calculus.expr import Expr
 from chainrule.calculus.primitive import Partials, row
 
@@ -14,13 +14,12 @@ __all__ = ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"]
 sin = row("sin", "sin x", lambda y, x: cos(x), "NaN at ±inf")
 cos = row("cos", "cos x", lambda y, x: -sin(x), "NaN at ±inf")
 tan = row("tan", "sin x / cos x", lambda y, x: 1.0 + y * y, "NaN at ±inf")
-# (1 - x)(1 + x), not 1 - x²: the difference is exact next to ±1.
 asin = row(
-    "asin", "arcsin x", lambda y, x: rsqrt((1.0 - x) * (1.0 + x)),
+    "asin", "arcsin x", lambda y, x: rsqrt(one_minus_square(x)),
     "gradient inf at ±1; NaN beyond",
 )  # fmt: skip
 acos = row(
-    "acos", "arccos x", lambda y, x: -rsqrt((1.0 - x) * (1.0 + x)),
+    "acos", "arccos x", lambda y, x: -rsqrt(one_minus_square(x)),
     "gradient -inf at ±1; NaN beyond",
 )  # fmt: skip
 atan = row("atan", "arctan x", lambda y, x: 1.0 / (1.0 + x * x))
