@@ -24,7 +24,7 @@ from chainrule.autograd.value import (
 )
 from chainrule.dtypes import DType
 from chainrule.errors import DTypeError, GradError, InputError, ShapeError
-from chainrule.ops import inplace, named, views
+from chainrule.ops import indexing, inplace, named, views
 from chainrule.ops._apply import to_dtype
 
 
@@ -429,7 +429,7 @@ class Tensor(Value):
         """Reshaped to the shape of `other`."""
         return views.reshape(self, other.shape)
 
-    __getitem__ = views.basic_index
+    __getitem__ = indexing.get_item
 
     # Arithmetic and comparison.
 
@@ -474,13 +474,100 @@ class Tensor(Value):
     def __invert__(self) -> Tensor:
         return named.logical_not(self)
 
+    # Elementwise, by name.
+
+    reciprocal = named.reciprocal
+    square = named.square
+    exp = named.exp
+    exp2 = named.exp2
+    expm1 = named.expm1
+    log = named.log
+    log2 = named.log2
+    log10 = named.log10
+    log1p = named.log1p
+    sqrt = named.sqrt
+    rsqrt = named.rsqrt
+    abs = named.abs
+    sign = named.sign
+    floor = named.floor
+    ceil = named.ceil
+    trunc = named.trunc
+    round = named.round
+    sigmoid = named.sigmoid
+    tanh = named.tanh
+    sinh = named.sinh
+    cosh = named.cosh
+    asinh = named.asinh
+    acosh = named.acosh
+    atanh = named.atanh
+    sin = named.sin
+    cos = named.cos
+    tan = named.tan
+    asin = named.asin
+    acos = named.acos
+    atan = named.atan
+    erf = named.erf
+    erfc = named.erfc
+    relu = named.relu
+    isnan = named.isnan
+    isinf = named.isinf
+    isfinite = named.isfinite
+    neg = named.neg
+    logical_not = named.logical_not
+    add = named.add
+    sub = named.sub
+    mul = named.mul
+    div = named.div
+    pow = named.pow
+    remainder = named.remainder
+    fmod = named.fmod
+    maximum = named.maximum
+    minimum = named.minimum
+    atan2 = named.atan2
+    hypot = named.hypot
+    logaddexp = named.logaddexp
+    lt = named.lt
+    le = named.le
+    gt = named.gt
+    ge = named.ge
+    eq = named.eq
+    ne = named.ne
+    logical_and = named.logical_and
+    logical_or = named.logical_or
+    subtract = named.sub
+    multiply = named.mul
+    divide = named.div
+    true_divide = named.div
+    negative = named.neg
+    absolute = named.abs
+    matmul = ops.matmul
+    mm = ops.matmul
+
     # Reductions.
 
     sum = ops.sum
+    mean = ops.mean
+    var = ops.var
+    std = ops.std
+    prod = ops.prod
+    amax = ops.amax
+    amin = ops.amin
+    max = ops.max
+    min = ops.min
+    argmax = ops.argmax
+    argmin = ops.argmin
+    any = ops.any
+    all = ops.all
+    count_nonzero = ops.count_nonzero
+    cumsum = ops.cumsum
+    logsumexp = ops.logsumexp
+    softmax = ops.softmax
+    log_softmax = ops.log_softmax
+    norm = ops.norm
 
     # Writing in place.
 
-    __setitem__ = inplace.set_item
+    __setitem__ = indexing.set_item
     __iadd__ = inplace.in_place(named.add)
     __isub__ = inplace.in_place(named.sub)
     __imul__ = inplace.in_place(named.mul)

@@ -8,6 +8,7 @@ tensor plus the dimensions to flip, and is made a plain tensor (a copy) when it 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,9 @@ from chainrule.layout import Layout
 
 name = "torch"
 Raw = Any
+
+# No kernels of our own on raw tensors: operations run their plain form.
+fused = attention = None
 
 globals().update(PRIMITIVES)
 
@@ -149,12 +153,13 @@ def sum_of(steps: Sequence[int], dims: Sequence[int]) -> int:
 def view(buffer: Raw, dtype: DType, layout: Layout) -> Raw:
     """The tensor that sees `buffer` through `layout`; `Flipped` where a stride is negative."""
     del dtype  # the buffer has it
+    start = buffer.storage_offset()  # `as_strided` counts from the storage, `layout` from `buffer`
     flipped = tuple(d for d, s in enumerate(layout.strides) if s < 0)
     if not flipped:
-        return buffer.as_strided(layout.shape, layout.strides, layout.offset)
+        return buffer.as_strided(layout.shape, layout.strides, start + layout.offset)
     if not layout.numel:
         return buffer.new_empty(layout.shape)
-    offset = layout.offset
+    offset = start + layout.offset
     for d in flipped:
         offset += (layout.shape[d] - 1) * layout.strides[d]
     positive = tuple(abs(s) for s in layout.strides)
@@ -304,6 +309,28 @@ def all(x: Raw, dims: tuple[int, ...], keepdim: bool) -> Raw:
     return torch.all(x.bool(), dims, keepdim) if dims else x.bool()
 
 
+def count_nonzero(x: Raw, dims: tuple[int, ...], keepdim: bool) -> Raw:
+    """How many elements over `dims` are not zero, int64."""
+    truth = x.bool()
+    return truth.sum(dims, keepdim, dtype=torch.int64) if dims else truth.to(torch.int64)
+
+
+softmax = torch.softmax
+log_softmax = torch.log_softmax
+
+
+def sum_of_squared_deviations(x: Raw, dims: tuple[int, ...], keepdim: bool) -> Raw:
+    """Σ (x − mean)² over `dims`."""
+    if not dims:
+        return (x - x) ** 2
+    return (x - torch.mean(x, dims, True)).square().sum(dims, keepdim)
+
+
+def quiet() -> Any:
+    """A scope for overflow and the like, of which PyTorch says nothing anyway."""
+    return nullcontext()
+
+
 def cumsum(x: Raw, dim: int) -> Raw:
     """The running sum along `dim`."""
     return torch.cumsum(x, dim, dtype=x.dtype)
@@ -373,6 +400,33 @@ def index_add(shape: tuple[int, ...], key: tuple[Any, ...], src: Raw) -> Raw:
     out = torch.zeros(_numel(shape), dtype=src.dtype)
     out.index_add_(0, places.reshape(-1), src.expand(places.shape).reshape(-1))
     return out.reshape(shape)
+
+
+def index_put(target: Raw, key: tuple[Any, ...], value: Raw) -> None:
+    """Write `value`, broadcast, into `target` at `key`; of repeated places the last stays."""
+    if isinstance(value, torch.Tensor) and value.numel() > 1:
+        count = _numel(target.shape)
+        places = torch.arange(count).reshape(target.shape)[key]
+        order = torch.arange(places.numel())
+        last = torch.zeros(count, dtype=torch.int64)
+        last.scatter_reduce_(0, places.reshape(-1), order, "amax")  # PyTorch leaves it open
+        value = value.expand(places.shape).reshape(-1)[last[places]]
+    if type(target) is Flipped:
+        whole = read(target)
+        whole[key] = value
+        assign(target, whole)
+    else:
+        target[key] = value
+
+
+def nonzero(x: Raw) -> tuple[Raw, ...]:
+    """Where `x` is not zero: one int64 tensor a dimension."""
+    return torch.nonzero(x, as_tuple=True)
+
+
+def arange(n: int) -> Raw:
+    """The integers 0 to n − 1, int64."""
+    return torch.arange(n)
 
 
 def _numel(shape: tuple[int, ...]) -> int:

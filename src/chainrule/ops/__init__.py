@@ -13,8 +13,12 @@ from chainrule.autograd.value import backend_for, new_value
 from chainrule.dtypes import DType
 from chainrule.ops._apply import to_dtype
 from chainrule.ops.rules import source
+from chainrule.ops.gathering import gather, scatter_add
+from chainrule.ops.indexing import index_add, index_get
 from chainrule.ops.inplace import zeroed
+from chainrule.ops.joining import concat
 from chainrule.ops.linalg import linear, matmul
+from chainrule.ops.masking import tril, triu
 from chainrule.ops.named import *
 from chainrule.ops.extrema import (
     all,
