@@ -86,6 +86,32 @@ from chainrule.ops import (
     var,
     var_mean,
 )
+from chainrule.ops.gathering import (
+    gather,
+    index_select,
+    one_hot,
+    scatter_add_to as scatter_add,
+    take_along_dim,
+)
+from chainrule.ops.joining import (
+    cat,
+    cat as concat,
+    cat as concatenate,
+    hstack,
+    roll,
+    stack,
+    tile,
+    vstack,
+)
+from chainrule.ops.masking import (
+    clamp,
+    clamp as clip,
+    masked_fill,
+    masked_select,
+    nonzero,
+    tril,
+    triu,
+)
 from chainrule.ops.named import (
     abs,
     acos,

@@ -24,7 +24,7 @@ from chainrule.autograd.value import (
 )
 from chainrule.dtypes import DType
 from chainrule.errors import DTypeError, GradError, InputError, ShapeError
-from chainrule.ops import indexing, inplace, named, views
+from chainrule.ops import gathering, indexing, inplace, joining, masking, named, views
 from chainrule.ops._apply import to_dtype
 
 
@@ -430,6 +430,20 @@ class Tensor(Value):
         return views.reshape(self, other.shape)
 
     __getitem__ = indexing.get_item
+    gather = gathering.gather
+    scatter_add = gathering.scatter_add_to
+    index_select = gathering.index_select
+    take_along_dim = gathering.take_along_dim
+    masked_fill = masking.masked_fill
+    masked_select = masking.masked_select
+    nonzero = masking.nonzero
+    tril = masking.tril
+    triu = masking.triu
+    clamp = masking.clamp
+    clip = masking.clamp
+    repeat = joining.repeat
+    tile = joining.tile
+    roll = joining.roll
 
     # Arithmetic and comparison.
 
@@ -568,6 +582,9 @@ class Tensor(Value):
     # Writing in place.
 
     __setitem__ = indexing.set_item
+    scatter_add_ = gathering.scatter_add_
+    masked_fill_ = masking.masked_fill_
+    clamp_ = masking.clamp_
     __iadd__ = inplace.in_place(named.add)
     __isub__ = inplace.in_place(named.sub)
     __imul__ = inplace.in_place(named.mul)

@@ -46,7 +46,7 @@ def _write(target: Any, seen: Layout, value: Any, key: Any) -> Any:
         if held._s is storage and held.layout == seen:  # pyright: ignore
             held = views.alias(held)  # pyright: ignore
         else:
-            _check_fits(tuple(held._a.shape), seen.shape)
+            check_fits(tuple(held._a.shape), seen.shape)
         held = to_dtype(held, target.dtype)
     recorded = is_grad_enabled() and (
         target.node is not None or (isinstance(held, Value) and held.node is not None)
@@ -68,7 +68,8 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, Value)
 
 
-def _check_fits(shape: tuple[int, ...], into: tuple[int, ...]) -> None:
+def check_fits(shape: tuple[int, ...], into: tuple[int, ...]) -> None:
+    """Raise `ShapeError` where a value of `shape` does not broadcast into `into`."""
     lead = len(shape) - len(into)
     trimmed = shape[lead:] if lead > 0 and all(n == 1 for n in shape[:lead]) else shape
     tail = into[len(into) - len(trimmed) :] if len(trimmed) <= len(into) else None
