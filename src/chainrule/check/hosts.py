@@ -180,7 +180,7 @@ class OwnHost:
     def operation(self, t: Any) -> str:
         """The name of the node that made `t`."""
         node = t.grad_fn
-        return "a leaf" if node is None else str(getattr(node, "name", type(node).__name__))
+        return "a leaf" if node is None else str(node.name())
 
     def saved_intermediates(self, output: Any, known: Sequence[Any]) -> int:
         """Always 0: our engine refuses a saved intermediate by itself."""

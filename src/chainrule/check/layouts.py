@@ -30,7 +30,8 @@ class Form:
     @property
     def expanded(self) -> bool:
         """Whether several indices share one element."""
-        return any(n > 1 and s == 0 for n, s in zip(self.shape, self.strides, strict=True))
+        shared = any(n > 1 and s == 0 for n, s in zip(self.shape, self.strides, strict=True))
+        return shared and prod(self.shape) > 0
 
     @property
     def length(self) -> int:
