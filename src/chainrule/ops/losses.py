@@ -42,7 +42,7 @@ def _count(alive: Any) -> int:
 
 
 def log_sum_exp(b: Any, x: Any, dim: int) -> Any:
-    """log Σ exp(x) along `dim`, kept as size 1; −inf where every element is."""
+    """Log Σ exp(x) along `dim`, kept as size 1; −inf where every element is."""
     top = still(b.amax(x, (dim,), True))
     top = b.where(top == -math.inf, b.zeros((), top), top)
     return b.log(b.sum(b.exp(x - top), (dim,), True)) + top
@@ -170,9 +170,7 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise InputError(f"label_smoothing is between 0 and 1, got {label_smoothing}")
     x, rows = _by_rows("cross_entropy", input, target)
-    loss = apply(
-        CROSS_ENTROPY, (x, rows), (int(ignore_index), float(label_smoothing), reduction)
-    )
+    loss = apply(CROSS_ENTROPY, (x, rows), (int(ignore_index), float(label_smoothing), reduction))
     if reduction == "none" and target.ndim != 1:
         loss = views.reshape(loss, target.shape)
     return loss

@@ -95,7 +95,7 @@ def _layer_norm_vjp(b: Any, g: Any, saved: Sequence[Any], n: Node) -> tuple[Any,
 def _norm_vjp_plain(
     b: Any, g: Any, normal: Any, rstd: Any, weight: Any, centred: bool
 ) -> tuple[Any, Any, Any]:
-    """dx = rstd · (h − x̂·mean(h·x̂) − mean(h)), h = g·weight; the last term is the mean's."""
+    """Dx = rstd · (h − x̂·mean(h·x̂) − mean(h)), h = g·weight; the last term is the mean's."""
     h = g if weight is None else g * weight
     inner = h - normal * _mean(b, h * normal)
     if centred:
@@ -107,8 +107,7 @@ def _shaped(b: Any, n: Node, norm: _Norm, dx: Any, dw: Any, db: Any) -> tuple[An
     """The gradients that are wanted, each in its parent's shape."""
     found = [dx, *([dw] if norm.weight else []), *([db] if norm.bias else [])]
     return tuple(
-        None if p is None else b.reshape(d, p.shape)
-        for p, d in zip(n.parents, found, strict=True)
+        None if p is None else b.reshape(d, p.shape) for p, d in zip(n.parents, found, strict=True)
     )
 
 

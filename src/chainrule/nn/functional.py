@@ -1,0 +1,132 @@
+"""Everything a layer computes, as functions under PyTorch's names.
+
+`import chainrule.nn.functional as F`. What each computes is stated in `chainrule.ops`; here are
+the names, keywords and the random generator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chainrule import ops, random
+from chainrule._tensor import Tensor
+from chainrule.errors import InputError
+from chainrule.ops import attention as _attention
+from chainrule.ops import neural as _neural
+from chainrule.ops.gathering import embedding as embedding
+from chainrule.ops.gathering import one_hot as one_hot
+from chainrule.ops.linalg import linear as linear
+from chainrule.ops.losses import (
+    cross_entropy as cross_entropy,
+)
+from chainrule.ops.losses import (
+    l1_loss as l1_loss,
+)
+from chainrule.ops.losses import (
+    mse_loss as mse_loss,
+)
+from chainrule.ops.losses import (
+    nll_loss as nll_loss,
+)
+from chainrule.ops.named import (
+    elu as elu,
+)
+from chainrule.ops.named import (
+    hardtanh as hardtanh,
+)
+from chainrule.ops.named import (
+    leaky_relu as leaky_relu,
+)
+from chainrule.ops.named import (
+    logsigmoid as logsigmoid,
+)
+from chainrule.ops.named import (
+    mish as mish,
+)
+from chainrule.ops.named import (
+    relu as relu,
+)
+from chainrule.ops.named import (
+    relu6 as relu6,
+)
+from chainrule.ops.named import (
+    sigmoid as sigmoid,
+)
+from chainrule.ops.named import (
+    silu as silu,
+)
+from chainrule.ops.named import (
+    squareplus as squareplus,
+)
+from chainrule.ops.named import (
+    tanh as tanh,
+)
+from chainrule.ops.neural import layer_norm as layer_norm
+from chainrule.ops.neural import rms_norm as rms_norm
+from chainrule.ops.normalise import log_softmax as log_softmax
+from chainrule.ops.normalise import softmax as softmax
+from chainrule.random import Generator
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """x·Φ(x), or with `approximate="tanh"` its usual approximation (Hendrycks & Gimpel 2016)."""
+    if approximate == "none":
+        return ops.gelu(input)
+    if approximate == "tanh":
+        return ops.gelu_tanh(input)
+    raise InputError(f'gelu: approximate is "none" or "tanh", got {approximate!r}')
+
+
+def softplus(input: Tensor, beta: float = 1.0) -> Tensor:
+    """log(1 + exp(βx))/β, exact everywhere: it needs no threshold."""
+    if beta == 1.0:
+        return ops.softplus(input)
+    return ops.softplus(input * beta) / beta
+
+
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
+    """`input` with `value` around it; `pad` holds (before, after) pairs from the last dimension."""
+    return ops.pad(input, pad, mode, 0.0 if value is None else value)
+
+
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None
+) -> Tensor:
+    """Zero each element with probability `p` and divide the others by 1 − p; identity in eval.
+
+    Draws from `generator`, or the default one that `cr.manual_seed` seeds.
+    """
+    if not 0 <= p <= 1:
+        raise InputError(f"the dropout probability is between 0 and 1, got {p}")
+    if not training:
+        return input
+    return _neural.dropout(input, p, generator or random.default_generator)
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """softmax(scale · query keyᵀ + mask) value; see `chainrule.ops.attention`.
+
+    As in PyTorch dropout is applied whenever `dropout_p` > 0: pass 0.0 in evaluation.
+    """
+    return _attention.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask,
+        dropout_p,
+        is_causal,
+        scale,
+        enable_gqa,
+        generator=generator or random.default_generator,
+    )
