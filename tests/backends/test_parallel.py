@@ -50,29 +50,51 @@ def test_thread_count_below_one_is_refused():
         parallel.set_num_threads(0)
 
 
-def test_the_lowest_failing_chunk_is_the_one_reported(threads):
+@pytest.mark.parametrize("slow", [3, 4])
+def test_the_lowest_failing_chunk_is_the_one_reported(threads, slow):
     def chunk(i):
         if i in (3, 4):
-            time.sleep(0.02 if i == 3 else 0.0)
+            time.sleep(0.03 if i == slow else 0.01)
             raise ValueError(f"chunk {i}")
 
-    for _ in range(10):
+    for _ in range(5):
         with pytest.raises(ValueError, match="chunk 3"):
             parallel.parallel_for(chunk, 8)
     parallel.parallel_for(lambda i: None, 8)
 
 
+@pytest.mark.parametrize("threads", [2, 4], indirect=True)
+def test_the_caller_waits_for_the_slowest_thread(threads):
+    meet = threading.Barrier(2, timeout=10)
+    done = []
+
+    def chunk(i):
+        meet.wait()
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.1)
+        done.append(i)
+
+    parallel.parallel_for(chunk, 2)
+    assert sorted(done) == [0, 1]
+
+
+@pytest.mark.parametrize("threads", [4], indirect=True)
 def test_a_job_inside_a_job_runs_in_its_thread(threads):
     seen = []
 
     def outer(i):
         me = threading.get_ident()
         inner = []
-        parallel.parallel_for(lambda j: inner.append(threading.get_ident() == me), 3)
-        seen.append(inner == [True] * 3)
 
-    parallel.parallel_for(outer, 6)
-    assert seen == [True] * 6
+        def chunk(j):
+            time.sleep(0.002)
+            inner.append(threading.get_ident() == me)
+
+        parallel.parallel_for(chunk, 8)
+        seen.append(inner)
+
+    parallel.parallel_for(outer, 2)  # leaves two workers idle, who must not join
+    assert seen == [[True] * 8] * 2
 
 
 def test_several_callers_share_the_workers(threads):
@@ -102,7 +124,8 @@ def test_interrupt_waits_for_running_chunks_and_leaves_the_pool_usable(threads):
             if not hit.is_set():
                 hit.set()
                 _thread.interrupt_main()
-            time.sleep(0.02)
+            main = threading.current_thread() is threading.main_thread()
+            time.sleep(0.01 if main else 0.1)
         finally:
             running.remove(i)
 
@@ -124,6 +147,8 @@ def test_a_forked_child_gets_workers_of_its_own(threads):
         try:
             a = np.ones((64, 64))
             out = np.zeros(8)
+            meet = threading.Barrier(min(2, threads), timeout=10)
+            parallel.parallel_for(lambda i: meet.wait(), min(2, threads))
             with blas.single_threaded():
                 parallel.parallel_for(lambda i: out.__setitem__(i, (a @ a).sum()), 8)
             code = 0 if (out == 64.0**3).all() else 2

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -164,9 +163,6 @@ def _plan(
     return _Plan(names["run"], tuple(buffers), dtypes, source)
 
 
-_depth = threading.local()
-
-
 class Program:
     """A compiled chain of elementwise steps; call it with arrays of one shape."""
 
@@ -221,23 +217,16 @@ def _check_out(out: Sequence[Raw], shape: tuple[int, ...], plan: _Plan) -> None:
 def _execute(plan: _Plan, flat: list[Any], out: list[Raw], size: int) -> None:
     def tile(index: int) -> None:
         start, stop = index * TILE, min(size, (index + 1) * TILE)
-        # A step may itself be a tiled program: each depth has its own scratch.
-        depth = getattr(_depth, "value", 0)
-        _depth.value = depth + 1
-        try:
-            plan.run(
-                *[x[start:stop] if isinstance(x, np.ndarray) else x for x in flat],
-                *[
-                    scratch(f"tiled{depth}.{i}", (stop - start,), dtype)
-                    for i, dtype in enumerate(plan.buffers)
-                ],
-                *[y[start:stop] for y in out],
-            )
-        finally:
-            _depth.value = depth
+        plan.run(
+            *[x[start:stop] if isinstance(x, np.ndarray) else x for x in flat],
+            *[scratch(f"tiled{i}", (stop - start,), dtype) for i, dtype in enumerate(plan.buffers)],
+            *[y[start:stop] for y in out],
+        )
 
     with np.errstate(all="ignore"):
-        if size <= TILE:  # small buffers come from the allocator's own cache
+        # One tile takes fresh buffers: small ones come from the allocator's own cache, and a
+        # program that is a step of another, so works on its tiles, leaves its scratch alone.
+        if size <= TILE:
             return plan.run(*flat, *[np.empty(size, dtype) for dtype in plan.buffers], *out)
         threads = None if size >= _PARALLEL_SIZE else 1
         return parallel.parallel_for(tile, -(-size // TILE), threads=threads)
