@@ -21,7 +21,7 @@ def explain(judge: Judge) -> None:
     """Append the evidence for the first failing gradient element, if there is one."""
     if judge.culprit is None:
         return
-    at, o, v = judge.culprit
+    at, o, v, label = judge.culprit
     p = judge.problem
     flat = int(np.ravel_multi_index(at.index, p.shape(at.input))) if at.index else 0
     with np.errstate(all="ignore"):
@@ -32,6 +32,7 @@ def explain(judge: Judge) -> None:
     relative = number(gap / abs(numeric)) if numeric else "infinite"
     judge.report.evidence += [
         "",
+        f"row        {label}",
         f"operation  {judge.operations[o]}",
         f"element    {list(at.index)} of input {at.input} ({p.names[at.input]})",
         f"analytic   {at.got!r}",
@@ -46,7 +47,7 @@ def explain(judge: Judge) -> None:
 def _reading(judge: Judge, values: list[float], errors: list[float], flat: int) -> str:
     """What the error does as the step shrinks, in one sentence."""
     assert judge.culprit is not None
-    at, o, v = judge.culprit
+    at, o, v, _ = judge.culprit
     if not np.isfinite(at.got):
         return "the analytic value is not finite, whatever the step: a bug, not noise"
     right, left = causes.one_sided(judge.problem, o, at.input, flat, 1e-4)

@@ -82,7 +82,7 @@ def whole(judge: Judge) -> bool:
             i, judge.differential(i), index_of(k, p.shape(i)), float(got[j, k]), float(want[j, k])
         )
         judge.wrong[o, i] = cause or "the derivative is wrong"
-        judge.blame(at, o, _one_hot(judge.shapes[o], j))
+        judge.blame(at, o, _one_hot(judge.shapes[o], j), "as given")
         place = element(judge.output(o), index_of(j, judge.shapes[o]))
         judge.add("as given", FAIL, f"{at} for {place}", cause, at)
     if not judge.wrong:

@@ -45,8 +45,8 @@ class Judge:
         """Blocks that differ from the numeric ones, and why."""
         self.memory: dict[int, Any] = {}
         """The whole memory of the incoming gradients last made, by output."""
-        self.culprit: tuple[Mismatch, int, Raw] | None = None
-        """The first failing element, with the output and incoming gradient that showed it."""
+        self.culprit: tuple[Mismatch, int, Raw, str] | None = None
+        """The first failing element; the output, incoming gradient and row that showed it."""
 
     def add(
         self, label: str, status: str, detail: str = "", cause: str = "", at: Mismatch | None = None
@@ -67,10 +67,10 @@ class Judge:
         """`y`, or `y1` where there are several outputs."""
         return f"y{o}" if len(self.which) > 1 else "y"
 
-    def blame(self, at: Mismatch, o: int, v: Raw) -> None:
+    def blame(self, at: Mismatch, o: int, v: Raw, label: str) -> None:
         """Remember the first failing gradient element for the evidence."""
         if self.culprit is None and at.input >= 0:
-            self.culprit = (at, o, v)
+            self.culprit = (at, o, v, label)
 
     def known(self, o: int, at: Mismatch) -> str:
         """The cause already found for this block with a plain incoming gradient."""

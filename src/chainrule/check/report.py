@@ -92,10 +92,11 @@ class Report:
 
     def __str__(self) -> str:
         width = max((len(row.label) for row in self.rows), default=0)
+        state = max((len(row.status) for row in self.rows), default=0)
         bad, total = len(self.failures), len(self.rows)
         lines = [f"{self.title}: " + (f"{bad} of {total} rows fail" if bad else "passed")]
         for row in self.rows:
-            lines.append(f"  {row.label:<{width}}  {row.status:<7}  {row.text()}".rstrip())
+            lines.append(f"  {row.label:<{width}}  {row.status:<{state}}  {row.text()}".rstrip())
         return "\n".join([*lines, *(f"  {line}" for line in self.evidence)])
 
     def raise_if_failed(self) -> None:

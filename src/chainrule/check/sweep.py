@@ -44,7 +44,7 @@ def _gradient_layout(judge: Judge, o: int, form: Form, held: Raw, label: str) ->
     at = judge.compare({o: held}, found)
     if at is not None:
         cause = causes.gradient_layout(p, o, form, held)
-        judge.blame(at, o, held)
+        judge.blame(at, o, held, label)
         judge.add(label, FAIL, str(at), cause, at)
     else:
         _fine(judge, label, [o])

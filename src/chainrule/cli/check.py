@@ -249,7 +249,7 @@ def _sizes(text: str) -> str | list[tuple[int, ...]]:
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:
     try:
-        sizes = tuple(int(part) for part in text.replace("x", ",").split(",") if part.strip())
+        sizes = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
         sizes = (-1,)
     if any(n < 0 for n in sizes):
