@@ -28,7 +28,7 @@ class Size:
 
 SIZES: dict[str, Size] = {
     "nano": Size(layers=2, heads=2, width=64, batch=16, context=64, lr=4e-3),
-    "micro": Size(layers=4, heads=4, width=128, batch=16, context=128, lr=2e-3),
+    "micro": Size(layers=4, heads=4, width=128, batch=16, context=128, lr=3e-3),
     "small": Size(layers=6, heads=8, width=256, batch=16, context=256, lr=1e-3),
 }
 
@@ -45,11 +45,11 @@ class TrainConfig:
 
     text: str | None = None
     size: str = "nano"
-    steps: int = 600
+    steps: int = 3000
     batch: int | None = None
     context: int | None = None
     lr: float | None = None
-    warmup: int = 50
+    warmup: int = 100
     dtype: str = "float32"
     seed: int = 0
     out: str | None = None
