@@ -45,7 +45,9 @@ def rule_text(
     primitive = TABLE[name]
     y = primitive(*operands)
     g = var("g")
-    partials = primitive.partials(y)
+    # A commutative node orders its arguments as they were made: back to the operands' order.
+    by_argument = {a.id: p for a, p in zip(y.args, primitive.partials(y), strict=True)}
+    partials = tuple([by_argument[a.id] for a in operands])
     if primitive.from_output is not None and not any(need[1:]):
         # The derivative in the output alone: cheaper, and the input need not be kept.
         partials = (simplify.tidy(primitive.from_output(y, *operands[1:]), {y.id}), *partials[1:])
