@@ -66,7 +66,7 @@ def host(t: Any) -> np.ndarray:
     """The values of a tensor of either library, halves as float32."""
     if isinstance(t, torch.Tensor):
         t = t.detach()
-        return (t.float() if t.dtype in (torch.float16, torch.bfloat16) else t).numpy()
+        return (t.float() if t.dtype in (torch.float16, torch.bfloat16) else t).numpy(force=True)
     a = t.detach().numpy()
     return a.astype(np.float32) if t.dtype.is_half else a
 

@@ -204,7 +204,11 @@ def ones_like(x: Raw) -> Raw:
 
 def cast(x: Raw, dtype: DType) -> Raw:
     """`x` in another dtype; float to integer truncates, as in PyTorch."""
-    return np.asarray(x).astype(_TO_NUMPY[dtype], copy=False)
+    native = _TO_NUMPY[dtype]
+    if native.itemsize == 2 and native.kind != "i":  # to a half type: what is too large is inf
+        with np.errstate(over="ignore"):
+            return np.asarray(x).astype(native, copy=False)
+    return np.asarray(x).astype(native, copy=False)
 
 
 # Shapes.

@@ -104,7 +104,7 @@ def to_numpy(x: Raw) -> np.ndarray[Any, Any]:
 def from_numpy(x: np.ndarray[Any, Any]) -> Raw:
     """A raw tensor that shares the memory of `x` where PyTorch can; else a copy."""
     if x.dtype.name == "bfloat16":
-        return torch.from_numpy(np.ascontiguousarray(x).view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(np.array(x, order="C").view(np.int16)).view(torch.bfloat16)
     if any_negative(x.strides) or not x.flags.writeable or x.dtype.byteorder == ">":
         x = np.array(x, dtype=x.dtype.newbyteorder("="), order="C", copy=True)
     return torch.from_numpy(x)

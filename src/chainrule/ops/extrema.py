@@ -276,7 +276,9 @@ def _truth(name: str, input: Any, dim: Dims, keepdim: bool) -> Tensor:
         raise DTypeError(f"{name} of complex tensors: complex dtypes are storage only")
     ndim = input.ndim
     empty = dim is not None and not isinstance(dim, int) and not len(dim)
-    dims = () if empty else reduced_dims(dim, ndim)  # as PyTorch: any and all over () reduce nothing
+    dims = (
+        () if empty else reduced_dims(dim, ndim)
+    )  # as PyTorch: any and all over () reduce nothing
 
     def forward(b: Any, x: Any) -> Any:
         return getattr(b, name)(b.ne(x, 0), dims, keepdim)

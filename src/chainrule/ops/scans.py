@@ -64,6 +64,7 @@ def _prod_vjp(b: Any, g: Any, saved: Any, n: Node) -> tuple[Any, ...]:
     if not count or 0 in outer:
         return (x * 0.0,)
     row = b.reshape(b.permute(x, order), (*outer, count))
+    last = len(outer)
     halves: list[tuple[Any, Any, bool]] = []
     while row.shape[-1] > 1:
         half = row.shape[-1] // 2
@@ -71,7 +72,7 @@ def _prod_vjp(b: Any, g: Any, saved: Any, n: Node) -> tuple[Any, ...]:
         left, right = row[..., :half], row[..., half : 2 * half]
         halves.append((left, right, odd))
         joined = left * right
-        row = b.concat([joined, row[..., 2 * half :]], -1) if odd else joined
+        row = b.concat([joined, row[..., 2 * half :]], last) if odd else joined
     down = b.reshape(g, (*outer, 1))
     for left, right, odd in reversed(halves):
         half = left.shape[-1]
@@ -79,7 +80,7 @@ def _prod_vjp(b: Any, g: Any, saved: Any, n: Node) -> tuple[Any, ...]:
         parts = [inner * right, inner * left]
         if odd:
             parts.append(down[..., half:])
-        down = b.concat(parts, -1)
+        down = b.concat(parts, last)
     back = b.reshape(down, tuple([shape[d] for d in order]))
     inverse = [0] * len(order)
     for i, d in enumerate(order):
