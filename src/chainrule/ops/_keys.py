@@ -153,7 +153,7 @@ def _host(item: Any) -> Any:
 
 def _index_tensor(t: Value) -> Value:
     b = backend_for(t._a)
-    if t._a.dtype.__class__ is not np.dtype or t._a.dtype.kind in "biuf":
+    if not isinstance(t._a, np.ndarray) or t._a.dtype.kind in "biuf":
         dtype = b.dtype_of(t._a)
         if dtype is dtypes.int64 or dtype is dtypes.bool:
             return t

@@ -44,9 +44,7 @@ def _check_cover(name: str, index: Any, shape: tuple[int, ...], dim: int | None,
         )
     for d, (n, m) in enumerate(zip(have, shape, strict=True)):
         if d != dim and n > m:
-            raise ShapeError(
-                f"{name}: the index has size {n} in dimension {d}, the {of} only {m}"
-            )
+            raise ShapeError(f"{name}: the index has size {n} in dimension {d}, the {of} only {m}")
 
 
 # Gather and its transpose.

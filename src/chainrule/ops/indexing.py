@@ -133,7 +133,7 @@ def set_item(target: Tensor, key: Any, value: Any) -> None:
             f"cannot write into shape {window.shape}, stride {window.stride()}: several elements "
             "share an address; write into .clone() instead"
         )
-    held = _fitted(held, result_shape(window.shape, parts))
+    held = inplace.fitted(held, result_shape(window.shape, parts))
     raw = raw_of(held)
     b = backend_for(raw)
     if held._s is not None and held._s is target._s:
@@ -150,13 +150,6 @@ def _operand(target: Any, value: Any) -> Any:
     (held,), _ = coerce((value,), "assignment")
     common_backend((target, held), "assignment")
     return to_dtype(held, target.dtype)
-
-
-def _fitted(value: Any, shape: tuple[int, ...]) -> Any:
-    """`value` without leading dimensions of size 1 that `shape` does not have."""
-    have = tuple(value._a.shape)
-    inplace.check_fits(have, shape)
-    return value if len(have) <= len(shape) else views.reshape(value, have[len(have) - len(shape) :])
 
 
 def _zero_at(b: Any, g: Any, *rest: Any) -> Any:
@@ -208,7 +201,7 @@ INDEX_PUT = ArrayRule(
 def index_put(input: Any, key: Key, value: Any) -> Any:
     """A copy of `input` with `value` at the index tensors of `key` (whose view is done)."""
     shape = result_shape(tuple(input._a.shape), key)
-    value = _fitted(value, shape)
+    value = inplace.fitted(value, shape)
     stays = _that_stay(input, key, shape)
     return apply(INDEX_PUT, (input, value, stays, *key.index), (key.places,))
 

@@ -46,12 +46,12 @@ def _write(target: Any, seen: Layout, value: Any, key: Any) -> Any:
         if held._s is storage and held.layout == seen:  # pyright: ignore
             held = views.alias(held)  # pyright: ignore
         else:
-            check_fits(tuple(held._a.shape), seen.shape)
+            held = fitted(held, seen.shape)
         held = to_dtype(held, target.dtype)
     recorded = is_grad_enabled() and (
         target.node is not None or (isinstance(held, Value) and held.node is not None)
     )
-    node = _overwrite(target, seen, held) if recorded else None
+    node = _overwrite(target, key, held) if recorded else None
     window = target if key is None else views.detach(target)
     if key is not None:
         window = views.basic_index(window, key)
@@ -68,16 +68,18 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, Value)
 
 
-def check_fits(shape: tuple[int, ...], into: tuple[int, ...]) -> None:
-    """Raise `ShapeError` where a value of `shape` does not broadcast into `into`."""
+def fitted(value: Any, into: tuple[int, ...]) -> Any:
+    """`value` without leading sizes of 1 that `into` lacks; raises where it does not broadcast."""
+    shape = tuple(value._a.shape)
     lead = len(shape) - len(into)
     trimmed = shape[lead:] if lead > 0 and all(n == 1 for n in shape[:lead]) else shape
     tail = into[len(into) - len(trimmed) :] if len(trimmed) <= len(into) else None
     if tail is None or any(n not in (1, m) for n, m in zip(trimmed, tail, strict=True)):
         raise ShapeError(f"a value of shape {shape} does not broadcast into shape {into}")
+    return value if trimmed == shape else views.reshape(value, trimmed)
 
 
-def _overwrite(target: Any, seen: Layout, value: Any) -> Node:
+def _overwrite(target: Any, key: Any, value: Any) -> Node:
     """The node of a recorded write; raises where the write would make some gradient wrong."""
     layout = target.layout
     if target.node is not None and target.is_leaf:
@@ -91,19 +93,9 @@ def _overwrite(target: Any, seen: Layout, value: Any) -> Node:
             "behind: write into x.clone(), or build the result with cat, stack or where"
         )
     base = Layout.contiguous(layout.shape)
-    if seen == layout:
-        within = base
-    elif layout == base:
-        within = seen
-    else:
-        raise GradError(
-            "a recorded write through an index wants a contiguous tensor, this has stride "
-            f"{layout.strides}: call .contiguous() first"
-        )
+    within = base if key is None else base.index(key)
     parent = value.node if isinstance(value, Value) else None
-    return record(
-        OVERWRITE, (), (target.node, parent), (within,), layout.shape, user_place(4)
-    )
+    return record(OVERWRITE, (), (target.node, parent), (within,), layout.shape, user_place(4))
 
 
 def _zeroed(b: Any, g: Any, layout: Layout) -> Any:
