@@ -130,49 +130,57 @@ class Walk:
         self.regions: dict[AnyNode, Any] = {}
 
     def go(self, ready: list[AnyNode]) -> None:
-        counts, sums, wanted = self.counts, self.sums, self.wanted
+        """Follow the ready list until it is empty.
+
+        The node that became ready last is walked next without a detour through the list.
+        """
+        counts, sums, wanted, owned = self.counts, self.sums, self.wanted, self.owned
         create_graph, keep = self.create_graph, self.retain_graph
-        owned = self.owned
-        push, pop = ready.append, ready.pop
-        while ready:
-            node = pop()
-            g = sums.pop(node, None)
-            if node.hooks is not None and g is not None:
+        push, pop, find = ready.append, ready.pop, counts.get
+        held_by, take = sums.get, sums.pop
+        grads: Sequence[Any]
+        node: Any = None
+        while True:
+            if node is None:
+                if not ready:
+                    return
+                node = pop()
+            g = take(node, None)
+            hooks = node.hooks
+            if hooks is not None and g is not None:
                 g = self.before(node, g)
             if wanted and node in wanted:
                 wanted[node] = g
                 if not any(p in counts for p in node.parents):
+                    node = None
                     continue
-            if type(node) is Leaf:
+            if node.__class__ is Leaf:
                 if g is not None and not wanted:
                     self.accumulate(node, g)
+                node = None
                 continue
-            rule = node.rule
-            grads: Sequence[Any]
+            parents = node.parents
             if g is None:
-                grads = (None,) * len(node.parents)
+                grads = (None,) * len(parents)
             else:
                 if node.stamp != CLOCK.now:
                     check_fresh(node)
+                rule = node.rule
                 grads = rule.run_tensor(node, g) if create_graph else rule.run(node, g)
-                if node.hooks is not None:
+                if hooks is not None:
                     grads = self.after(node, g, grads)
-            parents = node.parents
             if not keep:
                 node.saved = FREED
             del g
-            gi: Any = None
+            following = gi = None
             for p, gi in zip(parents, grads):  # noqa: B905 - a rule's own length is checked by it
-                if p is None:
-                    continue
-                c = counts.get(p)
-                if c is None:
-                    continue  # not between the roots and the targets
+                if p is None or (c := find(p)) is None:
+                    continue  # no gradient wanted, or not between the roots and the targets
                 if gi is not None:
                     if gi.__class__ is ndarray:
                         if gi.shape != p.shape:
                             gi = self.fit(node, p, gi)
-                        held = sums.get(p)
+                        held = held_by(p)
                         if held is None:
                             sums[p] = gi
                         elif p in owned:
@@ -181,15 +189,19 @@ class Walk:
                             sums[p] = held = held + gi
                             if held.__class__ is ndarray:  # 0-d sums are NumPy scalars
                                 owned.add(p)
+                        held = None
                     elif gi.__class__ is Region:
                         self.add_region(p, gi)
                     else:
                         self.add(p, gi, node)
-                c -= 1
-                counts[p] = c
-                if not c:
-                    push(p)
+                if c == 1:
+                    if following is not None:
+                        push(following)
+                    following = p
+                else:
+                    counts[p] = c - 1
             del grads, gi  # so that a leaf can tell whether it alone holds a gradient
+            node = following
 
     def add(self, p: AnyNode, gi: Any, node: Node | None = None) -> None:
         """Add one contribution of any form into the sum of `p`."""

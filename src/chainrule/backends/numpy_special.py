@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from chainrule.backends.programs import UFUNCS, program
 from chainrule.calculus.expr import topo, var
 from chainrule.calculus.table import TABLE
 
@@ -64,6 +65,8 @@ _ERF = (
     0.005223977550940325, -0.0008548320413496383, 0.00012054975230412003, -1.491362445242006e-05,
     1.6216123999750692e-06, -1.3532164374144134e-07,
 )  # fmt: skip
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+_SMALL = 1 << 12  # elements: below, setting up blocks costs more than it saves
 _INV_SQRT_2PI = 0.3989422804014327
 _INF = float("inf")
 _HIGH_BITS = np.int64(-(1 << 27))  # keeps 26 bits of a significand: their square is exact
@@ -235,7 +238,17 @@ def _gelu_tanh(x: Raw, exact: bool) -> Raw:
     u, error = _product(a, factor)
     error += a * rest
     result = _x_sigmoid(x, u)
-    return result + result * (_sigmoid(-u, exact) * error)
+    result += result * (_sigmoid(-u, exact) * error)
+    # Where x itself is infinite, 0 · ∞ in the correction says nothing: ∞ at ∞, NaN at −∞.
+    infinite = np.isinf(x)
+    if infinite.any():
+        result[infinite] = np.where(x[infinite] > 0.0, _INF, np.nan)
+    return result
+
+
+def _memory_order(x: Raw) -> list[int]:
+    """Return the dimensions by falling stride: a dense `x` is contiguous in that order."""
+    return sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]))
 
 
 def _blocked(name: str, kernel: Callable[..., Raw], narrow: bool) -> Raw:
@@ -246,7 +259,25 @@ def _blocked(name: str, kernel: Callable[..., Raw], narrow: bool) -> Raw:
     says that the result is float64. Parameters other than numbers are broadcast, in one piece.
     """
 
+    numbers = TABLE[name].defaults
+
+    @functools.cache
+    def tiled() -> Any:
+        arguments = [f"x{i}" for i in range(TABLE[name].arity)]
+        return program([TABLE[name](*map(var, arguments))], arguments)
+
     def function(x: Raw, *parameters: Raw) -> Raw:
+        if type(x) is np.ndarray and x.ndim and ((d := x.dtype) is _F64 or d is _F32):
+            given = parameters + numbers[len(parameters) :] if numbers else parameters
+            if all([type(p) is float or type(p) is int for p in given]):
+                if x.size <= _SMALL:  # plain: no blocks
+                    if narrow or d is _F64:
+                        return kernel(x, d is _F64, *[np.asarray(p, d) for p in given])
+                    return kernel(x.astype(np.float64), False, *given).astype(np.float32)
+                if d is _F32 and tiled() is not None:
+                    order = _memory_order(x)
+                    y = tiled()(x.transpose(order), *map(float, given))
+                    return y.transpose(np.argsort(order))
         x = np.asarray(x)
         given = parameters + TABLE[name].defaults[len(parameters) :]
         arrays = [p for p in given if isinstance(p, (np.ndarray, np.generic))]
@@ -333,22 +364,10 @@ def _clamp(x: Raw, lo: Raw = -_INF, hi: Raw = _INF) -> Raw:
 
 
 def _functions() -> dict[str, Raw]:
-    known: dict[str, Raw] = {
-        "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
-        "neg": np.negative, "reciprocal": np.reciprocal, "square": np.square, "pow": np.power,
-        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-        "eq": np.equal, "ne": np.not_equal, "logical_and": np.logical_and,
-        "logical_or": np.logical_or, "logical_not": np.logical_not, "isnan": np.isnan,
-        "isinf": np.isinf, "isfinite": np.isfinite, "where": np.where, "maximum": np.maximum,
-        "minimum": np.minimum, "clamp": _clamp, "abs": np.abs, "sign": np.sign,
-        "floor": _integers_stay(np.floor), "ceil": _integers_stay(np.ceil),
-        "trunc": _integers_stay(np.trunc), "round": _integers_stay(np.rint),
-        "remainder": np.remainder, "fmod": np.fmod, "sqrt": np.sqrt, "hypot": np.hypot,
-        "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
-        "log10": np.log10, "log1p": np.log1p, "logaddexp": np.logaddexp, "sinh": np.sinh,
-        "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
-        "atanh": np.arctanh, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
-        "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "relu": _relu, "relu6": _relu6,
+    known: dict[str, Raw] = dict(UFUNCS) | {
+        "where": np.where, "clamp": _clamp, "floor": _integers_stay(np.floor),
+        "ceil": _integers_stay(np.ceil), "trunc": _integers_stay(np.trunc),
+        "round": _integers_stay(np.rint), "relu": _relu, "relu6": _relu6,
     }  # fmt: skip
     special: dict[str, Callable[[Raw, bool], Raw]] = {
         "erf": _erf, "erfc": _erfc, "ndtr": _ndtr, "npdf": _npdf, "gaussian": _gaussian,

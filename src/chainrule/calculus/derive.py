@@ -6,13 +6,13 @@ is visited once, whatever the number of inputs. Relies on the table for the loca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from chainrule.calculus.expr import Expr, make, topo
 from chainrule.calculus.simplify import ZERO, add, mul
 from chainrule.calculus.table import TABLE
 
-__all__ = ["dependents", "expand", "jvp", "vjp"]
+__all__ = ["dependents", "expand", "jvp", "substitute", "vjp"]
 
 
 def dependents(nodes: Sequence[Expr], xs: Sequence[Expr]) -> set[int]:
@@ -92,4 +92,20 @@ def expand(outs: Sequence[Expr], native: Collection[str]) -> list[Expr]:
         done.update({a.id: a for a in args})
         replacement[e.id] = rule(*args)
         stack.append(replacement[e.id])
+    return [done[o.id] for o in outs]
+
+
+def substitute(outs: Sequence[Expr], replacements: Mapping[int, Expr]) -> list[Expr]:
+    """Return `outs` with the nodes of these ids replaced; what only they used is gone."""
+    done: dict[int, Expr] = dict(replacements)
+    stack = list(outs)
+    while stack:
+        e = stack[-1]
+        waiting = [a for a in e.args if a.id not in done] if e.id not in done else []
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        if e.id not in done:
+            done[e.id] = make(e.op, tuple([done[a.id] for a in e.args]), e.attr) if e.args else e
     return [done[o.id] for o in outs]

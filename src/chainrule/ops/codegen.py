@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from chainrule import dtypes
 from chainrule.calculus import simplify
+from chainrule.calculus.derive import substitute
 from chainrule.calculus.expr import Expr, const, topo, var
 from chainrule.calculus.table import TABLE
 
@@ -22,6 +23,8 @@ class RuleText(NamedTuple):
 
     source: str
     keeps: tuple[int, ...]  # operand indices; -1 is the output
+    steps: int  # statements of arithmetic
+    results: tuple[Expr, ...]  # what was printed: the wanted gradients, in `g`, `a0`, … and `y`
 
 
 def rule_text(
@@ -74,7 +77,11 @@ def rule_text(
     lines += [f"    {line}" for line in printer.lines]
     shown = [n if n is None or not half else f"restore({n}, kind)" for n in names]
     lines.append(f"    return ({', '.join(str(n) for n in shown)},)")
-    return RuleText("\n".join(lines) + "\n", tuple(keeps))
+    wanted = [r for r in results if r is not None]
+    plain_output = substitute(wanted, {y.id: var("y")})
+    return RuleText(
+        "\n".join(lines) + "\n", tuple(keeps), len(printer.lines), tuple(plain_output)
+    )
 
 
 class _Printer:

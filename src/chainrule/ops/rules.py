@@ -12,6 +12,7 @@ from numpy import ndarray
 from chainrule import backends, dtypes
 from chainrule.autograd.node import Node, Rule
 from chainrule.autograd.value import Value, raw_of
+from chainrule.backends import programs
 from chainrule.calculus.table import TABLE
 from chainrule.ops import codegen
 from chainrule.ops._apply import graph_value, namespace, to_dtype
@@ -58,6 +59,8 @@ def rule_for(
         return codegen.make(source, "rule", scope, label)
 
     run = compiled(text.source, backends.get(host))
+    if host == "cpu" and not half:
+        run = _tiled(run, text, need)
     lazy: list[Callable[..., Any]] = []
 
     def run_tensor(node: Node, g: Any) -> tuple[Any, ...]:
@@ -66,6 +69,41 @@ def rule_for(
         return lazy[0](node, g)
 
     return ElementwiseRule(name, text, run, run_tensor, len(kinds))
+
+
+_FEW = 4  # statements: fewer are a few passes over memory, which tiles would hardly save
+_LARGE = 1 << 15  # elements: below, the arrays stay in the cache anyway
+_F32 = np.dtype(np.float32)
+
+
+def _tiled(
+    run: Callable[..., Any], text: codegen.RuleText, need: tuple[bool, ...]
+) -> Callable[..., Any]:
+    """`run`, with large contiguous float32 arrays given to a tiled program of the same formulas."""
+    if text.steps < _FEW:
+        return run
+    names = ["g", *["y" if i < 0 else f"a{i}" for i in text.keeps]]
+    made: list[Any] = []
+
+    def rule(node: Node, g: Any) -> tuple[Any, ...]:
+        if g.__class__ is not ndarray or g.size < _LARGE or g.dtype is not _F32:
+            return run(node, g)
+        held = [g, *[v._a if isinstance(v, Value) else v for v in node.saved]]
+        for h in held:
+            if type(h) is ndarray:
+                if h.shape != g.shape or h.dtype is not _F32 or not h.flags.c_contiguous:
+                    return run(node, g)
+            elif type(h) is not float:
+                return run(node, g)
+        if not made:
+            made.append(programs.program(text.results, names))
+        if made[0] is None:
+            return run(node, g)
+        out = made[0](*held)
+        results = iter(out if isinstance(out, tuple) else (out,))
+        return tuple([next(results) if wanted else None for wanted in need])
+
+    return rule
 
 
 def _restore(x: Any, native: Any) -> Any:
