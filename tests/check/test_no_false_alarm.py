@@ -153,3 +153,14 @@ def test_a_leaf_with_a_gap_and_an_input_that_wants_no_gradient():
     x = torch.randn(3, 8, dtype=torch.float64)[:, ::2].requires_grad_()
     scale = torch.randn(4, dtype=torch.float64)
     assert gradcheck(lambda x, s, power: (x * s) ** power, (x, scale, 2))
+
+
+def test_a_choice_among_equal_elements_is_skipped_not_failed():
+    def largest(x):  # which of several equal elements it takes depends on the strides
+        ties = (x == x.max()).nonzero()[:, 0]
+        return x[ties[0] if x.stride(0) else ties[-1]]
+
+    fate = {row.label: row for row in examine(largest, randn(4)).rows}
+    assert fate["input x stride (0,)"].status == "skip"
+    assert fate["input x stride (0,)"].detail == "the function has no derivative at equal elements"
+    assert gradcheck(largest, randn(4))
