@@ -48,8 +48,9 @@ isfinite = row(
 # -- choice ----------------------------------------------------------------------------------------
 where = row(
     "where", "a if c else b", lambda y, c, a, b: (0.0, where(c, 1.0, 0.0), where(c, 0.0, 1.0)),
-    "the branch not taken has gradient 0, even where its own derivative is infinite or NaN "
-    "(PyTorch: NaN)", arity=3, result="same",
+    "the branch not taken has gradient 0: within one expression even where its own derivative is "
+    "infinite or NaN; between operations on the tape 0 · ∞ is NaN, as in PyTorch",
+    arity=3, result="same",
 )  # fmt: skip
 maximum = row(
     "maximum", "max(a, b)", lambda y, a, b: (_share(a < b, a, b), _share(a > b, a, b)),
