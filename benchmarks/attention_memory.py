@@ -16,6 +16,7 @@ import numpy as np
 
 from chainrule.backends import parallel
 from chainrule.backends.attention import Tile, attention_backward, attention_forward
+from chainrule.bench import subject
 
 LENGTHS = (512, 1024, 2048)
 HEADS, HEAD_DIM = 8, 32
@@ -135,19 +136,30 @@ def plot(lengths: tuple[int, ...], table: dict[tuple[str, str], list[int]], path
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
+def fill(rows: subject.Subject) -> None:
+    """A row for every peak, and the exponent of its growth."""
+    rows.use_threads(1)
+    with rows.watching():
+        peak_bytes("chainrule", 128, backward=True)
+    for (provider, direction), values in measure().items():
+        for length, value in zip(LENGTHS, values, strict=True):
+            case = f"peak memory of attention, {HEADS}x{length}x{HEAD_DIM}"
+            rows.put(case, direction, provider, value, "B")
+        growth = exponent(LENGTHS, values)
+        case = "peak memory of attention, growth with length"
+        rows.put(case, direction, provider, growth, "exponent")
+
+
 def main() -> None:
-    """Print the table and, with --plot, draw it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a .svg or .png")
-    options = parser.parse_args()
-    table = measure()
-    print(f"{'MiB at length':20}" + "".join(f"{n:>10}" for n in LENGTHS) + "  exponent")
-    for (provider, direction), values in table.items():
-        cells = "".join(f"{v / 2**20:10.2f}" for v in values)
-        print(f"{provider + ', ' + direction:20}{cells}{exponent(LENGTHS, values):10.2f}")
+    """Print the rows, or draw the plot."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], add_help=False)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a .svg or .png instead")
+    options, _ = parser.parse_known_args()
     if options.plot:
-        plot(LENGTHS, table, options.plot)
+        plot(LENGTHS, measure(), options.plot)
         print(f"wrote {options.plot}")
+    else:
+        subject.main(fill, __file__)
 
 
 if __name__ == "__main__":
