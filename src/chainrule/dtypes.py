@@ -19,7 +19,7 @@ class DType:
 
     __slots__ = ("category", "itemsize", "name")
 
-    def __init__(self, name: str, itemsize: int, category: Category) -> None:
+    def __init__(self, name: str, itemsize: builtins.int, category: Category) -> None:
         self.name = name
         self.itemsize = itemsize
         self.category: Category = category

@@ -22,16 +22,20 @@ from chainrule.storage import CLOCK
 
 AnyNode = Node | Leaf
 
+
 # The differentiable namespace (`chainrule.ops`), set when it is imported: the engine sums,
 # un-broadcasts and scatters tensors through it and knows nothing else of it.
-TENSOR_OPS: Any = None
-TENSOR: type[Any] = Value
+class _TensorLevel:
+    ops: Any = None
+    kind: type[Any] = Value
+
+
+TENSOR_LEVEL = _TensorLevel()
 
 
 def set_tensor_ops(namespace: Any, kind: type[Any]) -> None:
     """Tell the engine which namespace records and what a tensor's class is: called once."""
-    global TENSOR_OPS, TENSOR
-    TENSOR_OPS, TENSOR = namespace, kind
+    TENSOR_LEVEL.ops, TENSOR_LEVEL.kind = namespace, kind
 
 
 def walk(
@@ -208,8 +212,8 @@ class Walk:
         sums = self.sums
         if type(gi) is Slot:
             outputs = sums.setdefault(p, {})
-            held = outputs.get(gi.index)
-            outputs[gi.index] = gi.g if held is None else held + gi.g
+            held = outputs.get(gi.number)
+            outputs[gi.number] = gi.g if held is None else held + gi.g
             return
         if node is not None and tuple(gi.shape) != p.shape:
             gi = self.fit(node, p, gi)
@@ -220,7 +224,7 @@ class Walk:
     def add_region(self, p: AnyNode, region: Region) -> None:
         layout, g = region
         if self.create_graph:
-            self.add(p, TENSOR_OPS.scatter_region(g, p.shape, layout))
+            self.add(p, TENSOR_LEVEL.ops.scatter_region(g, p.shape, layout))
             return
         b = backend_for(g)
         held = self.sums.get(p)
@@ -238,7 +242,7 @@ class Walk:
                 f"the backward of '{node.name()}' (recorded at {node.place}) returned a gradient "
                 f"of shape {tuple(g.shape)} for an input of shape {p.shape}"
             )
-        b = TENSOR_OPS if self.create_graph else backend_for(g)
+        b = TENSOR_LEVEL.ops if self.create_graph else backend_for(g)
         return sum_to(b, g, p.shape)
 
     def before(self, node: AnyNode, g: Any) -> Any:
@@ -279,7 +283,7 @@ class Walk:
         if type(g) is not Region or p is None:
             return None if type(g) is Slot else g
         if self.create_graph:
-            return TENSOR_OPS.scatter_region(g.g, p.shape, g.layout)
+            return TENSOR_LEVEL.ops.scatter_region(g.g, p.shape, g.layout)
         b = backend_for(g.g)
         out = b.zeros(p.shape, g.g)
         b.add_region(out, g.layout, g.g)
@@ -308,7 +312,7 @@ class Walk:
         """Add into `.grad`: in place unless the gradient itself is being recorded."""
         held = leaf.grad
         if self.create_graph:
-            leaf.grad = g if held is None else TENSOR_OPS.add(held, g)
+            leaf.grad = g if held is None else TENSOR_LEVEL.ops.add(held, g)
         elif held is None:
             leaf.grad = new_value(self.kind, _own(g))
         elif held.node is None:

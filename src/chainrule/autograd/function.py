@@ -29,10 +29,10 @@ Parent = Node | Leaf | None
 
 
 class _Saved(NamedTuple):
-    """What a saved tensor is: "input" or "output" with its index, or "intermediate" by name."""
+    """What a saved tensor is: "input" or "output" with its place, or "intermediate" by name."""
 
     role: str
-    index: int
+    place: int
     name: str
 
 
@@ -98,11 +98,13 @@ class FunctionCtx:
             return t
         fresh = new_alias(type(t), t.storage(), t.layout)
         if role.role == "input":
-            fresh.node = node.parents[role.index]
+            fresh.node = node.parents[role.place]
         elif role.role == "output":
-            fresh.node = node if role.index < 0 else _output_node(node, role.index, node.place)
+            fresh.node = node if role.place < 0 else _output_node(node, role.place, node.place)
         else:
-            lost = record(_LOST, (), node.parents, (node.name(), role.name), fresh.shape, node.place)
+            lost = record(
+                _LOST, (), node.parents, (node.name(), role.name), fresh.shape, node.place
+            )
             fresh.node = lost
         return fresh
 
@@ -195,9 +197,7 @@ class Function:
     def apply(cls, *args: Any) -> Any:
         """Run `forward` and put one node on the tape."""
         ctx = FunctionCtx()
-        parents: tuple[Parent, ...] = tuple(
-            a.node if isinstance(a, Value) else None for a in args
-        )
+        parents: tuple[Parent, ...] = tuple(a.node if isinstance(a, Value) else None for a in args)
         ctx.needs_input_grad = tuple(p is not None for p in parents)
         with no_grad():
             if cls.setup_context is Function.setup_context:
@@ -308,7 +308,7 @@ def _rule_of(cls: type[Function]) -> Rule:
 
 def _run(cls: type[Function], node: Node, g: Any, recording: bool) -> tuple[Any, ...]:
     ctx: Any = node.attrs
-    kind = engine.TENSOR
+    kind = engine.TENSOR_LEVEL.kind
     grads: list[Any] = []
     pieces = g if type(g) is dict else {0: g}
     for i, shape in enumerate(ctx._shapes):

@@ -30,7 +30,7 @@ class Region(NamedTuple):
 class Slot(NamedTuple):
     """The gradient of one output of a node with several outputs."""
 
-    index: int
+    number: int
     g: Any
 
 

@@ -49,12 +49,12 @@ class _Mode:
 
     _mode: bool
 
-    def __init__(self, mode: bool = True) -> None:
+    def __init__(self, mode: Any = True) -> None:
         self._tokens: list[Token[bool]] = []
         if not mode:  # `inference_mode(False)` turns it off
             self._mode = not self._mode
 
-    def __new__(cls, mode: bool | Callable[..., object] = True) -> Any:
+    def __new__(cls, mode: Any = True) -> Any:
         if callable(mode):  # `@no_grad` without parentheses
             return _decorate(mode, cls._mode)
         return super().__new__(cls)

@@ -52,7 +52,7 @@ class Value:
             self._l = layout
             node = self.node
             if node is not None and node.saves_output:
-                node.storage = s
+                node.storage = s  # pyright: ignore[reportAttributeAccessIssue] - no Leaf
         return s
 
     @property

@@ -177,6 +177,13 @@ def assign_region(buffer: Raw, layout: Layout, value: Raw) -> None:
     assign(view(buffer.reshape(-1).view(np.uint8), dtype_of(buffer), layout), value)
 
 
+def zeroed(x: Raw, layout: Layout) -> Raw:
+    """A contiguous copy of `x` with zeros where `layout`, relative to it, points."""
+    out = copy(x)
+    assign_region(out, layout, 0)
+    return out
+
+
 def contiguous(x: Raw) -> Raw:
     """`x` itself if contiguous, else a contiguous copy."""
     return np.asarray(x, order="C")

@@ -202,8 +202,15 @@ def region(x: Raw, layout: Layout) -> Raw:
 
 
 def assign_region(buffer: Raw, layout: Layout, value: Raw) -> None:
-    """Write `value` into the contiguous tensor `buffer` where `layout` points."""
+    """Write `value` into the contiguous array `buffer` where `layout` points."""
     assign(view(buffer.reshape(-1), dtype_of(buffer), layout), value)
+
+
+def zeroed(x: Raw, layout: Layout) -> Raw:
+    """A contiguous copy of `x` with zeros where `layout`, relative to it, points."""
+    out = copy(x)
+    assign_region(out, layout, 0)
+    return out
 
 
 def contiguous(x: Raw) -> Raw:
@@ -320,10 +327,12 @@ log_softmax = torch.log_softmax
 
 
 def sum_of_squared_deviations(x: Raw, dims: tuple[int, ...], keepdim: bool) -> Raw:
-    """Σ (x − mean)² over `dims`."""
+    """Σ (x − mean)² over `dims`; exactly 0 where all are equal (see the NumPy backend)."""
     if not dims:
         return (x - x) ** 2
-    return (x - torch.mean(x, dims, True)).square().sum(dims, keepdim)
+    first = tuple([slice(0, 1) if d in dims else slice(None) for d in range(x.ndim)])
+    off = x - x[first]
+    return (off - torch.mean(off, dims, True)).square().sum(dims, keepdim)
 
 
 def quiet() -> Any:

@@ -25,10 +25,7 @@ def _lifted(fn: Callable[..., Any]) -> Callable[..., Any]:
         if like is None:
             return fn(*[torch.tensor(a) for a in args])
         return fn(
-            *[
-                a if isinstance(a, torch.Tensor) else torch.tensor(a, dtype=like.dtype)
-                for a in args
-            ]
+            *[a if isinstance(a, torch.Tensor) else torch.tensor(a, dtype=like.dtype) for a in args]
         )
 
     return apply
@@ -45,12 +42,14 @@ _SAME_NAME = (
     "atan2 hypot logaddexp remainder fmod relu digamma lgamma sinc"
 ).split()
 
-_NATIVE: dict[str, Callable[..., Any]] = {n: _same(n) for n in _SAME_NAME if n in TABLE}
-_NATIVE |= {
+_NATIVE: dict[str, Callable[..., Any]] = {
+    **{n: _same(n) for n in _SAME_NAME if n in TABLE},
     "div": _lifted(torch.true_divide),
     "pow": torch.pow,
     "round": torch.round,
-    "sign": lambda x: torch.where(torch.isnan(x), x, torch.sign(x)) if x.is_floating_point() else x.sign(),
+    "sign": lambda x: (
+        torch.where(torch.isnan(x), x, torch.sign(x)) if x.is_floating_point() else x.sign()
+    ),
     "ndtr": torch.special.ndtr,
     "npdf": lambda x: torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi),
     "logsigmoid": F.logsigmoid,
@@ -75,14 +74,17 @@ def _expanded(name: str) -> Callable[..., Any]:
     (formula,) = expand([row(*variables)], set(_NATIVE))
 
     def apply(*args: Any) -> Any:
-        given = (*args, *row.defaults[len(row.defaults) - (row.arity - len(args)) :]) if len(
-            args
-        ) < row.arity else args
+        given = (
+            (*args, *row.defaults[len(row.defaults) - (row.arity - len(args)) :])
+            if len(args) < row.arity
+            else args
+        )
         env = {f"a{i}": a for i, a in enumerate(given)}
         return evaluate([formula], env, _Namespace())[0]
 
     return apply
 
 
-TORCH: dict[str, Callable[..., Any]] = dict(_NATIVE)
-TORCH |= {name: _expanded(name) for name in TABLE if name not in _NATIVE}
+TORCH: dict[str, Callable[..., Any]] = {
+    name: _NATIVE[name] if name in _NATIVE else _expanded(name) for name in TABLE
+}

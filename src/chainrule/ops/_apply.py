@@ -36,12 +36,12 @@ Saves = tuple[Any, ...]  # input indices, and "y" for the output
 
 def namespace() -> Any:
     """The differentiable namespace that rules run on for second order: `chainrule.ops`."""
-    return engine.TENSOR_OPS
+    return engine.TENSOR_LEVEL.ops
 
 
 def tensor_type() -> type[Any]:
     """The class of tensors, known once the package is imported."""
-    return engine.TENSOR
+    return engine.TENSOR_LEVEL.kind
 
 
 class ArrayRule(Rule):
@@ -126,8 +126,7 @@ class ArrayRule(Rule):
                 [(out.node, g)], type(g), retain_graph=True, create_graph=True, targets=wanted
             )
         return tuple(
-            found.get(x.node) if isinstance(x, Value) and x.node is not None else None
-            for x in own
+            found.get(x.node) if isinstance(x, Value) and x.node is not None else None for x in own
         )
 
 

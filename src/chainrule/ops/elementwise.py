@@ -34,6 +34,7 @@ Operation = Callable[..., "Tensor"]
 def _slow(name: str, *args: Any) -> Any:
     """Any operands: numbers, arrays, mixed dtypes, half types, any device."""
     primitive = TABLE[name]
+    operands: list[Any]
     operands, kind = coerce(args, name)
     backend = common_backend(operands, name)
     values = [i for i, a in enumerate(operands) if isinstance(a, Value)]
@@ -57,7 +58,7 @@ def _slow(name: str, *args: Any) -> Any:
             for i, r in enumerate(raws)
         ]
     elif dtype.category < 2:
-        shown = [int(r) if isinstance(r, float) and r == int(r) else r for r in raws]
+        shown = [int(r) if isinstance(r, float) and r.is_integer() else r for r in raws]
     out = _compute(backend, name, shown, operands)
     wanted = dtypes.bool if primitive.result == "bool" else dtype
     out = backend.asarray(out)
@@ -116,9 +117,7 @@ def _result_dtype(operands: Sequence[Any], typed: Sequence[int]) -> DType:
     for i in typed:
         a = operands[i]
         if isinstance(a, Value):
-            (dimensioned if len(a._a.shape) else zero_dim).append(
-                backend_for(a._a).dtype_of(a._a)
-            )
+            (dimensioned if len(a._a.shape) else zero_dim).append(backend_for(a._a).dtype_of(a._a))
         elif isinstance(a, bool):
             numbers.append(dtypes.bool)
         else:

@@ -22,7 +22,7 @@ from chainrule.autograd.value import (
 from chainrule.errors import GradError, LayoutError, ShapeError
 from chainrule.layout import Layout
 from chainrule.ops import views
-from chainrule.ops._apply import ArrayRule, apply, coerce, to_dtype
+from chainrule.ops._apply import ArrayRule, apply, coerce, namespace, to_dtype
 
 if TYPE_CHECKING:
     from chainrule._tensor import Tensor
@@ -98,18 +98,12 @@ def _overwrite(target: Any, key: Any, value: Any) -> Node:
     return record(OVERWRITE, (), (target.node, parent), (within,), layout.shape, user_place(4))
 
 
-def _zeroed(b: Any, g: Any, layout: Layout) -> Any:
-    out = b.copy(g)
-    b.assign_region(out, layout, 0)
-    return out
-
-
-def _zero_again(b: Any, g: Any, n: Node) -> Any:
-    return zeroed(g, *n.attrs) if isinstance(g, Value) else _zeroed(b, g, *n.attrs)
-
-
 # Zeroing a region is its own transpose.
-ZEROED = ArrayRule("zero a region", _zeroed, lambda b, g, s, n: (_zero_again(b, g, n),))
+ZEROED = ArrayRule(
+    "zero a region",
+    lambda b, x, layout: b.zeroed(x, layout),
+    lambda b, g, saved, n: (b.zeroed(g, *n.attrs),),
+)
 
 
 def zeroed(g: Tensor, layout: Layout) -> Tensor:
@@ -117,18 +111,16 @@ def zeroed(g: Tensor, layout: Layout) -> Tensor:
     return apply(ZEROED, (g,), (layout,))
 
 
-def _overwrite_raw(node: Node, g: Any) -> tuple[Any, ...]:
-    b = backend_for(g)
-    (layout,) = node.attrs
-    return _zeroed(b, g, layout), b.region(g, layout)
+def _split_gradient(b: Any, g: Any, layout: Layout) -> tuple[Any, ...]:
+    return b.zeroed(g, layout), b.region(g, layout)
 
 
-def _overwrite_tensor(node: Node, g: Any) -> tuple[Any, ...]:
-    (layout,) = node.attrs
-    return zeroed(g, layout), views.region_of(g, layout)
-
-
-OVERWRITE = Rule("overwrite", _overwrite_raw, _overwrite_tensor, broadcasts=True)
+OVERWRITE = Rule(
+    "overwrite",
+    lambda node, g: _split_gradient(backend_for(g), g, *node.attrs),
+    lambda node, g: _split_gradient(namespace(), g, *node.attrs),
+    broadcasts=True,
+)
 
 
 def set_item(target: Tensor, key: Any, value: Any) -> None:
