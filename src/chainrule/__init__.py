@@ -60,6 +60,7 @@ from chainrule.dtypes import (
     uint8,
 )
 from chainrule.errors import ChainruleError
+from chainrule.io import load, save
 from chainrule.layout import Layout
 from chainrule.ops import (
     all,

@@ -16,7 +16,7 @@ from chainrule.ops.rules import source
 from chainrule.ops.gathering import gather, scatter_add
 from chainrule.ops.indexing import index_add, index_get
 from chainrule.ops.inplace import zeroed
-from chainrule.ops.joining import concat, stack
+from chainrule.ops.joining import cat, concat, pad, stack
 from chainrule.ops.linalg import linear, matmul
 from chainrule.ops.masking import tril, triu
 from chainrule.ops.named import *

@@ -174,7 +174,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         )
     d = views.checked_dim(dim, len(a))
     try:
-        joint = list(np.broadcast_shapes(a[:d] + (1,) + a[d + 1 :], c[:d] + (1,) + c[d + 1 :]))
+        joint = list(np.broadcast_shapes((*a[:d], 1, *a[d + 1 :]), (*c[:d], 1, *c[d + 1 :])))
     except ValueError:
         raise ShapeError(
             f"take_along_dim: input {a} and indices {c} do not broadcast outside dimension {d}"

@@ -1,57 +1,22 @@
-"""Files that are either the old one or the new one, whatever happens in between.
-
-The new content goes to a temporary file in the same folder, is flushed and fsynced, and takes the
-name in one rename; then the folder is fsynced. A kill, a full disk or an error leaves the old file.
-"""
+"""`replacing` of `chainrule._files` with the advice that fits a training run: go on with --resume."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Generator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from chainrule.errors import CheckpointError
+from chainrule import _files
+from chainrule._files import TEMPORARY as TEMPORARY
 
-TEMPORARY = ".partial"
-"""How the names of temporary files end; what is left of them after a kill may be deleted."""
+ADVICE = "Make room or choose another folder, and go on with --resume."
 
 
-@contextlib.contextmanager
-def replacing(path: Path) -> Generator[Path]:
-    """Yield a temporary path to write to; on leaving it takes the place of `path`.
-
-    Raises `CheckpointError` where the disk is full or refuses; `path` is then untouched.
-    """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
-    try:
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        kept = "the previous one is untouched" if path.exists() else "nothing was written"
-        raise CheckpointError(
-            f"Cannot write {path}: {error.strerror or error}; {kept}. Make room or choose another "
-            "folder, and go on with --resume."
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+def replacing(path: Path) -> AbstractContextManager[Path]:
+    """Yield a temporary path to write to; on leaving it takes the place of `path`."""
+    return _files.replacing(path, ADVICE)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Make `data` the whole content of `path`, or leave `path` as it is."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` last; a file system that cannot fsync a folder needs no help."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
