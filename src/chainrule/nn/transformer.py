@@ -51,7 +51,7 @@ class CausalSelfAttention(Module):
         self.width = width
         self.heads = heads
         self.dropout = dropout
-        kind = {"dtype": dtype or dtypes.float32, "device": device}
+        kind: Any = {"dtype": dtype or dtypes.float32, "device": device}
         self.in_proj_weight = Parameter(empty(3 * width, width, **kind))
         made = Parameter(empty(3 * width, **kind)) if bias else None
         self.register_parameter("in_proj_bias", made)

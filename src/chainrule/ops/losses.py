@@ -34,7 +34,8 @@ def _check_reduction(reduction: str) -> None:
 
 def still(x: Any) -> Any:
     """`x` without history: a shift that a result does not depend on."""
-    return views.detach(x) if isinstance(x, Value) else x
+    held: Any = x
+    return views.detach(held) if isinstance(held, Value) else held
 
 
 def _count(alive: Any) -> int:
