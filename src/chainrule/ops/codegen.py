@@ -18,6 +18,12 @@ from chainrule.calculus.table import TABLE
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
+# Held, so that they are always made in this order: commutative operations put the older one first,
+# and a rule's text must not depend on what was printed before.
+_OPERANDS = [var(f"a{i}") for i in range(max(p.arity for p in TABLE.values()))]
+_G = var("g")
+
+
 class RuleText(NamedTuple):
     """A printed backward rule: its source, and which of the operands and the output it reads."""
 
@@ -42,12 +48,12 @@ def rule_text(
     says what the rule runs on: "numpy", "torch" or "tensor".
     """
     operands = [
-        const(c) if c is not None else var(f"a{i}")
+        const(c) if c is not None else _OPERANDS[i]
         for i, c in enumerate(constants)
     ]
     primitive = TABLE[name]
     y = primitive(*operands)
-    g = var("g")
+    g = _G
     # A commutative node orders its arguments as they were made: back to the operands' order.
     by_argument = {a.id: p for a, p in zip(y.args, primitive.partials(y), strict=True)}
     partials = tuple([by_argument[a.id] for a in operands])
