@@ -151,9 +151,9 @@ def test_what_a_file_cannot_hold_is_refused_before_anything_is_written(tmp_path,
 
 
 def test_a_file_that_is_missing_or_a_folder(tmp_path):
-    with pytest.raises(CheckpointError, match="There is no file .*gone: check the path"):
+    with pytest.raises(CheckpointError, match=r"There is no file .*gone: check the path"):
         cr.load(tmp_path / "gone")
-    with pytest.raises(CheckpointError, match="Cannot read .*: Is a directory"):
+    with pytest.raises(CheckpointError, match=r"Cannot read .*: Is a directory"):
         cr.load(tmp_path)
     with pytest.raises(CheckpointError, match="it is a folder"):
         cr.save({}, tmp_path)
@@ -167,7 +167,7 @@ def test_a_file_cut_off_anywhere_says_so(tmp_path):
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(CheckpointError, match="empty|damaged|not a safetensors"):
+        with pytest.raises(CheckpointError, match=r"empty|damaged|not a safetensors"):
             cr.load(path)
     path.write_bytes(whole + b"\0")
     with pytest.raises(CheckpointError, match="damaged"):

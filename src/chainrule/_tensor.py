@@ -17,14 +17,17 @@ from chainrule.autograd.node import Leaf, Node, RemovableHandle
 from chainrule.autograd.value import (
     Value,
     backend_for,
+    new_alias,
     new_value,
     rare,
     raw_of,
 )
 from chainrule.dtypes import DType
 from chainrule.errors import DTypeError, GradError, InputError, ShapeError
+from chainrule.layout import Layout
 from chainrule.ops import gathering, indexing, inplace, joining, masking, named, views
 from chainrule.ops._apply import to_dtype
+from chainrule.storage import Storage
 
 
 class Device(str):
@@ -226,6 +229,9 @@ class Tensor(Value):
         return np.array(a, dtype=dtype, copy=copy) if copy or dtype is not None else a
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        out = kwargs.get("out", ())
+        if out and not any(isinstance(x, Tensor) for x in out):  # array += tensor
+            return getattr(ufunc, method)(*map(_as_array, inputs), **kwargs)
         op = _UFUNCS.get(ufunc.__name__)
         if method != "__call__" or kwargs or op is None:
             return NotImplemented
@@ -282,21 +288,41 @@ class Tensor(Value):
         return tensor_repr(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self.item() if self.ndim == 0 else self, spec) if spec else repr(self)
+        if not spec:
+            return repr(self)
+        if self.ndim:
+            raise DTypeError(
+                f"the format {spec!r} is for one number, this tensor has shape {self.shape}"
+            )
+        return format(self.item(), spec)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         if self.node is not None:
             raise GradError("DLPack of a tensor that requires grad: use .detach()")
-        return self._a.__dlpack__(**kwargs)
+        if min(self.stride(), default=0) < 0:  # PyTorch ends the process when it gets one
+            raise InputError(
+                f"DLPack of a tensor with stride {self.stride()}: other libraries have no negative "
+                "strides; use .clone()"
+            )
+        try:
+            return self._a.__dlpack__(**kwargs)
+        except BufferError as wrong:
+            raise InputError(f"DLPack of this {self.dtype.name} tensor: {wrong}") from None
 
     def __dlpack_device__(self) -> Any:
-        return self._a.__dlpack_device__()
+        return backend_for(self._a).read(self._a).__dlpack_device__()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise GradError("only leaves can be deep-copied: use .detach().clone()")
-        b = backend_for(self._a)
-        copied: Tensor = new_value(type(self), b.copy(self._a))
+        storage = self.storage()
+        held = memo.get(id(storage))
+        if held is None:  # tensors that share memory share its copy
+            b = storage.backend
+            flat = b.copy(storage.view(Layout.contiguous((storage.numel,))))
+            buffer, numel, _ = b.storage_of(flat)
+            held = memo[id(storage)] = Storage(buffer, storage.dtype, numel, b)
+        copied: Tensor = new_alias(type(self), held, self.layout)
         memo[id(self)] = copied
         if self.node is not None:
             copied.requires_grad_()
@@ -305,6 +331,14 @@ class Tensor(Value):
         if rare(self, "parameter"):
             copied.more()["parameter"] = True
         return copied
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if not self.is_leaf:
+            raise GradError("only leaves can be pickled: use .detach()")
+        b = backend_for(self._a)
+        content = np.ascontiguousarray(b.to_numpy(raw_of(self))).tobytes()
+        kept = {"requires_grad": self.requires_grad, "parameter": bool(rare(self, "parameter"))}
+        return _rebuilt, (type(self), content, self.dtype, self.shape, str(self.device), kept)
 
     # To other dtypes and devices.
 
@@ -608,6 +642,22 @@ class Tensor(Value):
         return self
 
 
+def _as_array(x: Any) -> Any:
+    return x.numpy() if isinstance(x, Tensor) else x
+
+
+def _rebuilt(
+    kind: Any, content: bytes, dtype: DType, shape: tuple[int, ...], device: str, kept: Any
+) -> Tensor:
+    """A tensor out of what `Tensor.__reduce_ex__` keeps."""
+    native = backends.get("cpu").native_dtype(dtype)
+    array = np.frombuffer(bytearray(content), native).reshape(shape)
+    t: Tensor = new_value(kind, backends.get(device).from_numpy(array))
+    if kept["parameter"]:
+        t.more()["parameter"] = True
+    return t.requires_grad_(kept["requires_grad"])
+
+
 def _to_device(t: Any, device: str) -> Any:
     target = backends.get(device)
     from chainrule.ops._apply import ArrayRule, apply
@@ -646,8 +696,21 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "not_equal": named.ne,
     "negative": named.neg,
     "absolute": named.abs,
-    **{n: getattr(named, n) for n in ("exp", "log", "sqrt", "sin", "cos", "tanh", "floor")},
+    "rint": named.round,
+    "arcsin": named.asin,
+    "arccos": named.acos,
+    "arctan": named.atan,
+    "arctan2": named.atan2,
+    "arcsinh": named.asinh,
+    "arccosh": named.acosh,
+    "arctanh": named.atanh,
 }
+for _name in (
+    "ceil cos cosh exp exp2 expm1 floor fmod hypot isfinite isinf isnan log log10 log1p log2 "
+    "logaddexp logical_and logical_not logical_or reciprocal sign sin sinh sqrt square tan tanh "
+    "trunc"
+).split():
+    _UFUNCS[_name] = getattr(named, _name)
 
 
 engine.set_tensor_ops(ops, Tensor)

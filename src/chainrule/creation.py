@@ -25,8 +25,8 @@ def tensor(
 ) -> Tensor:
     """A tensor that owns a copy of `data`: numbers, nested sequences, an array or a tensor.
 
-    Python floats become float32, integers int64, bools bool; arrays keep their dtype. Raises
-    `ShapeError` for ragged lists.
+    Python floats become float32, integers int64, bools bool, complex numbers complex64; arrays
+    keep their dtype. Raises `ShapeError` for ragged lists and `InputError` for what is no number.
     """
     if device is None and isinstance(data, Value):
         device = backend_for(data._a).name
@@ -63,8 +63,22 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor of the same memory as any CPU array that speaks DLPack."""
-    return from_numpy(np.from_dlpack(source))
+    """A tensor of the same memory as any CPU array that speaks DLPack.
+
+    Raises `InputError` where the memory cannot be shared, with the producer's reason.
+    """
+    return wrap(_from_dlpack(source, "from_dlpack"))
+
+
+def _from_dlpack(source: Any, name: str) -> np.ndarray[Any, Any]:
+    try:
+        array = np.from_dlpack(source)
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as wrong:
+        raise InputError(f"{name}: a {type(source).__name__} is not shared: {wrong}") from None
+    reason = _shareable(array)
+    if reason is not None:
+        raise InputError(f"{name}: {reason}; cr.tensor(…) makes a copy")
+    return array
 
 
 def wrap(raw: Any, requires_grad: bool = False) -> Tensor:
@@ -76,7 +90,9 @@ def wrap(raw: Any, requires_grad: bool = False) -> Tensor:
 
 
 def _shareable(a: np.ndarray[Any, Any]) -> str | None:
-    """Why the memory of `a` cannot be shared, or None."""
+    """Why the memory of `a` cannot be shared, or None; raises for a dtype that we do not have."""
+    if not _known(a) and a.dtype.isnative:
+        raise InputError(f"NumPy's dtype {a.dtype} has no counterpart here: convert with .astype")
     if not a.flags.writeable:
         return "the array is read-only, and a tensor may be written to"
     if not a.flags.aligned:
@@ -85,8 +101,16 @@ def _shareable(a: np.ndarray[Any, Any]) -> str | None:
         return f"the array's byte order ({a.dtype.str}) is not this machine's"
     if any(s % a.itemsize for s in a.strides):
         return f"the strides {a.strides} are not whole elements of {a.itemsize} bytes"
-    host.dtype_of(a)
     return None
+
+
+def _known(a: np.ndarray[Any, Any]) -> bool:
+    """Whether the dtype of `a` is one of ours."""
+    try:
+        host.dtype_of(a)
+    except InputError:
+        return False
+    return True
 
 
 def _array(data: Any, dtype: DType | None) -> Any:
@@ -96,8 +120,14 @@ def _array(data: Any, dtype: DType | None) -> Any:
         array = np.asarray(data)
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
-        host.dtype_of(array)
+        if not _known(array):
+            raise InputError(
+                f"NumPy's dtype {array.dtype} has no counterpart here: convert with .astype"
+            )
         return array
+    if type(data).__module__.partition(".")[0] == "torch":
+        theirs = backends.get("torch")  # unlike DLPack: also bfloat16, and what requires grad
+        return theirs.to_numpy(theirs.asarray(data))
     if hasattr(data, "__dlpack__") and not isinstance(data, (list, tuple)):
         return np.from_dlpack(data)
     data = _plain(data)
@@ -109,13 +139,23 @@ def _array(data: Any, dtype: DType | None) -> Any:
         ) from None
     except OverflowError:
         raise InputError("an integer is out of the range of int64") from None
-    if array.dtype == object:
-        raise InputError("the data holds something that is not a number")
+    if array.dtype == object and all(isinstance(x, (int, float)) for x in array.flat):
+        raise InputError("an integer is out of the range of int64")
+    if array.dtype.kind not in "biufcV" or array.dtype == object:
+        raise InputError(
+            f"cannot make a tensor of this {type(data).__name__}: it is not a number, a nested list "
+            "of numbers or an array"
+        )
+    if array.dtype.kind == "u" and array.itemsize == 8:
+        raise InputError("an integer is out of the range of int64")
     found = host.dtype_of(array)
     if array.size == 0 and not isinstance(data, (int, float, bool)) and dtype is None:
         return array.astype(np.float32)
+    if found is dtypes.complex128 and dtype is None:
+        return array.astype(np.complex64)
     if found is dtypes.float64 and dtype is None:
-        return array.astype(np.float32)
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, as in PyTorch
+            return array.astype(np.float32)
     return array
 
 

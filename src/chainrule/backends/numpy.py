@@ -210,12 +210,14 @@ def ones_like(x: Raw) -> Raw:
 
 
 def cast(x: Raw, dtype: DType) -> Raw:
-    """`x` in another dtype; float to integer truncates, as in PyTorch."""
+    """`x` in another dtype; float to integer truncates, as in PyTorch, and no one is warned."""
+    x = np.asarray(x)
     native = _TO_NUMPY[dtype]
-    if native.itemsize == 2 and native.kind != "i":  # to a half type: what is too large is inf
-        with np.errstate(over="ignore"):
-            return np.asarray(x).astype(native, copy=False)
-    return np.asarray(x).astype(native, copy=False)
+    have = x.dtype
+    if have.kind in "fcV" and (native.kind in "iu" or native.itemsize < have.itemsize):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return x.astype(native, copy=False)
+    return x.astype(native, copy=False)
 
 
 # Shapes.
