@@ -278,10 +278,10 @@ def _blocked(name: str, kernel: Callable[..., Raw], narrow: bool) -> Raw:
                     order = _memory_order(x)
                     y = tiled()(x.transpose(order), *map(float, given))
                     return y.transpose(np.argsort(order))
-        x = np.asarray(x)
         given = parameters + TABLE[name].defaults[len(parameters) :]
         arrays = [p for p in given if isinstance(p, (np.ndarray, np.generic))]
-        dtype = np.result_type(x, *arrays)
+        dtype = np.result_type(x, *arrays)  # of `x` as given: a Python number is weak
+        x = np.asarray(x)
         if dtype.kind in "biu":
             dtype = np.dtype(np.float64)
         exact = dtype == np.float64

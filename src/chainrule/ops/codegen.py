@@ -64,7 +64,7 @@ def rule_text(
         simplify.mul(g, p) if needed else None for p, needed in zip(partials, need, strict=True)
     ]
     printer = _Printer(y, {f"a{i}" for i, k in enumerate(kinds) if k == "S"})
-    names = [None if r is None else printer.put(r) for r in results]
+    names = [None if r is None else printer.put_array(r) for r in results]
     used = printer.used
     keeps = [i for i in range(len(kinds)) if f"a{i}" in used] + ([-1] if "y" in used else [])
     held = ["y" if i < 0 else f"a{i}" for i in keeps]
@@ -109,6 +109,11 @@ class _Printer:
             self.used.add("y")
         return name
 
+    def put_array(self, e: Expr) -> str:
+        """As `put`, where an array is needed: a number (the 0 of a step) fills one."""
+        name = self.put(e)
+        return f"b.full(tuple(g.shape), {name}, g)" if self.plain[e.id] else name
+
     def _order(self, e: Expr) -> list[Expr]:
         found: dict[int, Expr] = {}
         stack = [e]
@@ -150,10 +155,9 @@ class _Printer:
                 return f"{args[1]} if {args[0]} else {args[2]}"
             if numbers[1] and numbers[2]:  # two numbers would become float64
                 args[1] = f"b.full((), {args[1]}, g)"
-        call = f"b.{e.op}({', '.join(args)})"
         if all(numbers):  # keep numbers weak
-            return f"float({call})"
-        return call
+            return f"float(scalar.{e.op}({', '.join(args)}))"
+        return f"b.{e.op}({', '.join(args)})"
 
 
 def used_primitives(name: str) -> set[str]:

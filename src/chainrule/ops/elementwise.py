@@ -66,7 +66,8 @@ def _slow(name: str, *args: Any) -> Any:
         out = backend.cast(out, wanted)
     t = new_value(kind, out)
     parents = tuple(a.node if isinstance(a, Value) else None for a in operands)
-    tracked = primitive.differentiable and dtype.category == 2
+    # A step (floor, sign) is recorded too, with gradient 0: PyTorch's results require grad.
+    tracked = primitive.result != "bool" and dtype.category == 2
     if tracked and is_grad_enabled() and any(p is not None for p in parents):
         kinds = "".join("T" if isinstance(a, Value) else "S" for a in operands)
         constants: list[float | None] = [None] * len(operands)

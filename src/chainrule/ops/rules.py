@@ -56,6 +56,7 @@ def rule_for(
     def compiled(source: str, b: Any, **more: Any) -> Callable[..., Any]:
         label = f"rule of {name}({kinds})"
         scope = {"b": b, "F32": dtypes.float32, "restore": _restore, "raw": raw_of, **more}
+        scope["scalar"] = backends.get("cpu")  # for what is computed of Python numbers alone
         return codegen.make(source, "rule", scope, label)
 
     run = compiled(text.source, backends.get(host))
