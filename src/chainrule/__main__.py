@@ -1,4 +1,4 @@
-"""`python -m chainrule.cli`: the same as the `chainrule` command."""
+"""`python -m chainrule`: the same as the `chainrule` command."""
 
 from __future__ import annotations
 
