@@ -283,7 +283,7 @@ class Tensor(Value):
         return id(self)
 
     def __repr__(self) -> str:
-        from chainrule.show.text import tensor_repr
+        from chainrule._repr import tensor_repr
 
         return tensor_repr(self)
 
@@ -411,12 +411,12 @@ class Tensor(Value):
     # Views and copies.
 
     @property
-    def T(self) -> Tensor:  # noqa: N802 - PyTorch's name
+    def T(self) -> Tensor:
         """The dimensions in reverse order."""
         return views.permute(self, tuple(range(self.ndim - 1, -1, -1)))
 
     @property
-    def mT(self) -> Tensor:  # noqa: N802 - PyTorch's name
+    def mT(self) -> Tensor:
         """The last two dimensions exchanged."""
         return views.transpose(self, -2, -1)
 
@@ -705,11 +705,12 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "arccosh": named.acosh,
     "arctanh": named.atanh,
 }
-for _name in (
+_SAME_NAME = (
     "ceil cos cosh exp exp2 expm1 floor fmod hypot isfinite isinf isnan log log10 log1p log2 "
     "logaddexp logical_and logical_not logical_or reciprocal sign sin sinh sqrt square tan tanh "
     "trunc"
-).split():
+)
+for _name in _SAME_NAME.split():
     _UFUNCS[_name] = getattr(named, _name)
 
 
