@@ -120,6 +120,8 @@ def _array(data: Any, dtype: DType | None) -> Any:
         array = np.asarray(data)
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
+        if not array.flags.aligned or any(s % array.itemsize for s in array.strides):
+            array = array.copy()  # PyTorch takes none of these
         if not _known(array):
             raise InputError(
                 f"NumPy's dtype {array.dtype} has no counterpart here: convert with .astype"

@@ -443,7 +443,11 @@ def arange(n: int) -> Raw:
 def random_uniform(generator: Any, shape: tuple[int, ...], dtype: DType) -> Raw:
     """Uniform numbers in [0, 1) from a NumPy generator."""
     wide = dtypes.float32 if dtype.itemsize < 8 else dtypes.float64
-    return cast(generator.random(shape, _TO_NUMPY[wide]), dtype)
+    found = generator.random(shape, _TO_NUMPY[wide])
+    if dtype.is_half:  # cut to the bits that the dtype has: rounding would reach 1
+        steps = np.float32(2**11 if dtype is dtypes.float16 else 2**8)
+        found = np.floor(found * steps) / steps
+    return cast(found, dtype)
 
 
 def random_normal(generator: Any, shape: tuple[int, ...], dtype: DType) -> Raw:

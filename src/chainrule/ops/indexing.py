@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from chainrule import dtypes
 from chainrule.autograd.node import Node
 from chainrule.autograd.state import is_grad_enabled
@@ -144,6 +146,8 @@ def set_item(target: Tensor, key: Any, value: Any) -> None:
 
 def _operand(target: Any, value: Any) -> Any:
     """`value` as a tensor of the dtype of `target`, on its device."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, (bool, int, float)):
         raw = raw_of(target)
         return new_value(type(target), backend_for(raw).full((), value, raw))

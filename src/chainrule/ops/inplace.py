@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from chainrule.autograd.node import Node, Rule, record
 from chainrule.autograd.state import is_grad_enabled
 from chainrule.autograd.value import (
@@ -41,6 +43,8 @@ def _write(target: Any, seen: Layout, value: Any, key: Any) -> Any:
             f"cannot write into shape {seen.shape}, stride {seen.strides}: several elements share "
             "an address; write into .clone() instead"
         )
+    if isinstance(value, np.generic):
+        value = value.item()
     (held,), _ = coerce((value,), "assignment") if not _number(value) else ((value,), None)
     if isinstance(held, Value):
         if held._s is storage and held.layout == seen:  # pyright: ignore
