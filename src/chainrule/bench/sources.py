@@ -17,11 +17,14 @@ from typing import Any
 
 import chainrule
 from chainrule import calculus
-from chainrule.ops import codegen, elementwise
+from chainrule.ops import codegen, rules
 
 _PRINTED = "<chainrule "  # the file name of functions that we print and compile
-_PRINTERS = [Path(codegen.__file__), Path(elementwise.__file__)]
-_PRINTERS += sorted(Path(calculus.__file__).parent.glob("*.py"))  # what they print from
+_PRINTERS = [
+    Path(codegen.__file__),
+    Path(rules.__file__),
+    *sorted(Path(calculus.__file__).parent.glob("*.py")),  # what they print from
+]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ This namespace is also what a rule runs on when it is recorded for a second deri
 the functions of the backend protocol (see `chainrule.backends`) on tensors.
 """
 
+# pyright: reportUnusedImport=false
 from __future__ import annotations
 
 from collections.abc import Sequence

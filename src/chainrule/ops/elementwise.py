@@ -44,8 +44,10 @@ def _slow(name: str, *args: Any) -> Any:
         dtype = dtypes.float32
     if dtype.is_complex:
         raise DTypeError(f"{name} of complex tensors: complex dtypes are storage only")
-    if name == "where" and isinstance(operands[0], Value) and operands[0].dtype is not dtypes.bool:
-        raise DTypeError(f"where needs a bool condition, not {operands[0].dtype.name}")
+    if name == "where" and isinstance(operands[0], Value):
+        condition = backend.dtype_of(operands[0]._a)
+        if condition is not dtypes.bool:
+            raise DTypeError(f"where needs a bool condition, not {condition.name}")
     for i in values:
         if i in typed and operands[i].dtype is not dtype:
             operands[i] = to_dtype(operands[i], dtype)
