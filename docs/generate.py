@@ -1,4 +1,4 @@
-"""Writes the generated parts of the documents: edges from the calculus table, the README's picture.
+"""Writes the generated parts of the documents: edges, sizes, the README's picture.
 
 `python docs/generate.py` rewrites them; `--check` only says whether they are in step.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import chainrule as cr
 from chainrule.calculus import TABLE
+from chainrule.train.config import SIZES
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,6 +45,20 @@ def picture() -> str:
     return f"```text\n{cr.show.memory(x[:, ::2])}\n```"
 
 
+def sizes() -> str:
+    """The sizes of model that `chainrule train` offers."""
+    lines = [
+        "| size | layers | heads | width | parameters | batch | context | rate |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, s in SIZES.items():
+        model = cr.nn.GPT(256, s.context, s.layers, s.heads, s.width)
+        count = sum(p.numel() for p in model.parameters())
+        shape = f"{s.layers} | {s.heads} | {s.width} | {count:,}"
+        lines.append(f"| {name} | {shape} | {s.batch} | {s.context} | {s.lr:g} |")
+    return "\n".join(lines)
+
+
 def cell(text: str) -> str:
     """`text` inside a table: a bar would end the cell."""
     return text.replace("|", "\\|")
@@ -51,6 +66,7 @@ def cell(text: str) -> str:
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/conventions.md": {"edges": edges, "integers": integers},
+    "docs/train.md": {"sizes": sizes},
     "README.md": {"picture": picture},
 }
 

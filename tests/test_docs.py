@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.util
+import inspect
 import io
 import itertools
 import math
@@ -46,7 +47,7 @@ def steps(block):
         if not piece.strip():
             continue
         lines = piece.splitlines()
-        code = list(itertools.takewhile(lambda s: s.startswith((">>> ", "... ")), lines))
+        code = list(itertools.takewhile(lambda s: s[:4].rstrip() in (">>>", "..."), lines))
         yield "\n".join(s[4:] for s in code), "\n".join(lines[len(code) :])
 
 
@@ -120,7 +121,9 @@ def test_the_generated_parts_are_in_step():
 @pytest.mark.parametrize("page", PAGES)
 def test_every_file_test_and_link_that_a_page_names_exists(page):
     text = (ROOT / page).read_text(encoding="utf-8")
-    for path, _, test in re.findall(r"`((?:tests|src|docs|examples|benchmarks)/[\w./]+)(::(\w+))?`", text):
+    for path, _, test in re.findall(
+        r"`((?:tests|src|docs|examples|benchmarks)/[\w./]+)(::(\w+))?`", text
+    ):
         assert (ROOT / path).exists(), path
         if test:
             assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{test}"
@@ -137,7 +140,21 @@ def test_code_places_in_the_glossary_name_what_is_there():
         base = ROOT / ("examples" if (ROOT / "examples" / path).exists() else "src/chainrule")
         source = (base / path).read_text(encoding="utf-8")
         for part in filter(None, name.split(".")):
-            assert re.search(rf"\b{part}\b", source), f"{path}:{name}"
+            defined = rf"^\s*(def|class) {part}\b|^{part}\b.* = "
+            assert re.search(defined, source, flags=re.MULTILINE), f"{path}:{name}"
+
+
+def test_the_training_page_has_every_option_and_every_file_of_a_run(tmp_path):
+    from chainrule.cli.train import train
+    from chainrule.train.rundir import RunDir
+
+    text = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `([^`]+)` \|", text, flags=re.MULTILINE))
+    options = {p for p in inspect.signature(train).parameters if p != "context"}
+    named = {f"--{'context' if o == 'context_bytes' else o}" for o in options}
+    files = {p.name for p in vars(RunDir(tmp_path)).values() if isinstance(p, Path)}
+    assert named <= rows
+    assert files - {tmp_path.name} <= rows
 
 
 # Edges of elementwise operations -----------------------------------------------------------------
