@@ -624,6 +624,28 @@ class Tensor(Value):
     __itruediv__ = inplace.in_place(named.div)
     __ipow__ = inplace.in_place(named.pow)
 
+    mul_ = inplace.in_place(named.mul)
+    div_ = inplace.in_place(named.div)
+    pow_ = inplace.in_place(named.pow)
+    neg_ = inplace.in_place(named.neg)
+    abs_ = inplace.in_place(named.abs)
+    exp_ = inplace.in_place(named.exp)
+    log_ = inplace.in_place(named.log)
+    sqrt_ = inplace.in_place(named.sqrt)
+    square_ = inplace.in_place(named.square)
+    reciprocal_ = inplace.in_place(named.reciprocal)
+    sigmoid_ = inplace.in_place(named.sigmoid)
+    tanh_ = inplace.in_place(named.tanh)
+    relu_ = inplace.in_place(named.relu)
+
+    def add_(self, other: Any, *, alpha: float = 1) -> Tensor:
+        """Add `alpha * other` in place."""
+        return self.__iadd__(other if alpha == 1 else named.mul(other, alpha))
+
+    def sub_(self, other: Any, *, alpha: float = 1) -> Tensor:
+        """Subtract `alpha * other` in place."""
+        return self.__isub__(other if alpha == 1 else named.mul(other, alpha))
+
     def copy_(self, source: Any) -> Tensor:
         """Write `source`, broadcast and converted, into this tensor."""
         return inplace.assign(self, source)

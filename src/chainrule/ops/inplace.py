@@ -17,6 +17,7 @@ from chainrule.autograd.state import is_grad_enabled
 from chainrule.autograd.value import (
     Value,
     backend_for,
+    new_value,
     raw_of,
     user_place,
     write_raw,
@@ -132,6 +133,14 @@ def set_item(target: Tensor, key: Any, value: Any) -> None:
     _write(target, target.layout.index(key), value, key)
 
 
+def _before_the_write(t: Any) -> Any:
+    """A copy of `t` in its place on the tape: what a rule saved of a tensor about to change."""
+    copied = new_value(type(t), backend_for(t._a).copy(t._a))
+    copied.storage()  # made while it has no node, which would take the storage for its output's
+    copied.node = t.node
+    return copied
+
+
 def in_place(operation: Callable[..., Any]) -> Callable[..., Any]:
     """The in-place form of an operation: `add_` from `add`."""
 
@@ -148,6 +157,12 @@ def in_place(operation: Callable[..., Any]) -> Callable[..., Any]:
                 f"in-place {operation.__name__}: a {have.name} result cannot be stored in a "
                 f"{want.name} tensor"
             )
+        node = result.node
+        if isinstance(node, Node):
+            node.code, node.lasti = user_place(2)
+            if any(held is input for held in node.saved):
+                kept = _before_the_write(input)
+                node.saved = tuple([kept if held is input else held for held in node.saved])
         return assign(input, result)
 
     apply_in_place.__name__ = f"{operation.__name__}_"
