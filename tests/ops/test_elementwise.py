@@ -14,11 +14,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
-
-import chainrule as cr
-from chainrule.calculus.table import TABLE
-from chainrule.ops.elementwise import operation
 from tests.ops.harness import (
     DEVICES,
     as_torch,
@@ -28,6 +23,11 @@ from tests.ops.harness import (
     dtype_name,
     host,
 )
+from torch.nn import functional as F
+
+import chainrule as cr
+from chainrule.calculus.table import TABLE
+from chainrule.ops.elementwise import operation
 
 RANDOM = np.random.default_rng(5)
 SHAPE = (3, 4)

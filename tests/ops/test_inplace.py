@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.ops.harness import DEVICES, SAME_DATA, as_torch, check_op, check_same, host, laid_out
 
 import chainrule as cr
-from tests.ops.harness import DEVICES, SAME_DATA, as_torch, check_op, check_same, host, laid_out
 
 RANDOM = np.random.default_rng(6)
 X = RANDOM.standard_normal((3, 4))

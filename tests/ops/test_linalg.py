@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.ops.harness import DEVICES, check_half, check_op
 from torch.nn import functional as F
 
 import chainrule as cr
-from tests.ops.harness import DEVICES, check_half, check_op
 
 RANDOM = np.random.default_rng(4)
 

@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from tests.ops.harness import DEVICES, SAME_DATA, check_half, check_op, check_same, laid_out
 
 import chainrule as cr
-from tests.ops.harness import DEVICES, SAME_DATA, check_half, check_op, check_same, laid_out
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((3, 4, 5))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.ops.harness import DEVICES, SAME_DATA, check_op, host
 
 import chainrule as cr
-from tests.ops.harness import DEVICES, SAME_DATA, check_op, host
 
 RANDOM = np.random.default_rng(2)
 X = RANDOM.standard_normal((2, 3, 4))
