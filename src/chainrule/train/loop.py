@@ -21,7 +21,7 @@ import numpy as np
 import chainrule as cr
 from chainrule.errors import ChainruleError, CheckpointError, InputError
 from chainrule.train import checkpoint, measure
-from chainrule.train.atomic import replacing, write_bytes
+from chainrule.train.atomic import write_bytes
 from chainrule.train.batches import Batches, fixed_windows
 from chainrule.train.config import TrainConfig, conflicts
 from chainrule.train.corpus import Corpus, load_corpus
@@ -265,8 +265,7 @@ class _Training:
 
     def _finish(self, bar: Progress, seconds: float, tokens: int) -> Outcome:
         self.save()
-        with replacing(self.place.model_path) as temporary:
-            cr.save(self.model.state_dict(), str(temporary))
+        cr.save(self.model.state_dict(), self.place.model_path)
         bar.say("Measuring bits per byte.")
         model_score = Score(
             "this model",
