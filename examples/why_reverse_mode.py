@@ -152,8 +152,8 @@ def reverse_mode(x):
 def operations_of_reverse_mode(x):
     """The function's own operations, and those of the walk, read off the tape.
 
-    Elementwise rules are printed as Python, one statement an operation, so they can be counted.
-    The rule of `sum` makes a view: none. Where several paths meet, each but the first is added.
+    Elementwise rules are printed as Python, one statement an operation: `steps` is how many. The
+    rule of `sum` makes a view: none. Where several paths meet, each but the first is added.
     """
     out = f(cr.tensor(x, requires_grad=True), cr)
     total = operations_of(lambda: f(Counted(x), OnCounted))
@@ -164,8 +164,7 @@ def operations_of_reverse_mode(x):
             continue
         seen.add(node)
         if hasattr(node.rule, "text"):
-            statements = node.rule.text.source.splitlines()
-            total += sum(s.strip().startswith("t") for s in statements) * int(np.prod(node.shape))
+            total += node.rule.text.steps * int(np.prod(node.shape))
         for parent in node.parents:
             if parent is not None:
                 arrivals[parent] = arrivals.get(parent, 0) + 1
