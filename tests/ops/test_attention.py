@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as TF
+from tests.ops.harness import check_half, check_op
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import chainrule as cr
 import chainrule.nn.functional as F
 from chainrule.errors import DTypeError, InputError, ShapeError
-from tests.ops.harness import check_half, check_op
 
 RANDOM = np.random.default_rng(0)
 Q = RANDOM.standard_normal((2, 3, 5, 4))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as TF
+from tests.ops.harness import check_half, check_op
 
 import chainrule as cr
 import chainrule.nn.functional as F
 from chainrule.errors import DTypeError, IndexRangeError, InputError, ShapeError
-from tests.ops.harness import check_half, check_op
 
 RANDOM = np.random.default_rng(0)
 SHAPES = {

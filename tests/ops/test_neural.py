@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch.nn.functional as TF
+from tests.ops.harness import check_half, check_op
 
 import chainrule as cr
 import chainrule.nn.functional as F
 from chainrule.errors import DTypeError, InputError, ShapeError
-from tests.ops.harness import check_half, check_op
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((3, 4, 5))

@@ -6,8 +6,6 @@ the names, keywords and the random generator.
 
 from __future__ import annotations
 
-from typing import Any
-
 from chainrule import ops, random
 from chainrule._tensor import Tensor
 from chainrule.errors import InputError
@@ -15,6 +13,7 @@ from chainrule.ops import attention as _attention
 from chainrule.ops import neural as _neural
 from chainrule.ops.gathering import embedding as embedding
 from chainrule.ops.gathering import one_hot as one_hot
+from chainrule.ops.joining import pad as pad
 from chainrule.ops.linalg import linear as linear
 from chainrule.ops.losses import (
     cross_entropy as cross_entropy,
@@ -82,11 +81,6 @@ def softplus(input: Tensor, beta: float = 1.0) -> Tensor:
     if beta == 1.0:
         return ops.softplus(input)
     return ops.softplus(input * beta) / beta
-
-
-def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
-    """`input` with `value` around it; `pad` holds (before, after) pairs from the last dimension."""
-    return ops.pad(input, pad, mode, 0.0 if value is None else value)
 
 
 def dropout(

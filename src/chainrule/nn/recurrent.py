@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from chainrule import dtypes, ops
+from chainrule import dtypes
 from chainrule._tensor import Tensor
 from chainrule.creation import empty, zeros
 from chainrule.dtypes import DType
@@ -17,6 +17,7 @@ from chainrule.nn import functional as F
 from chainrule.nn import init
 from chainrule.nn.module import Module
 from chainrule.nn.parameter import Parameter
+from chainrule.ops.joining import stack
 
 _NONLINEARITIES = {"tanh": F.tanh, "relu": F.relu}
 
@@ -140,7 +141,7 @@ class RNN(_Recurrent):
             last.append(x[-1])
         if batched and self.batch_first:
             x = x.transpose(0, 1)
-        return x, ops.stack(last, 0)
+        return x, stack(last, 0)
 
     def _layer(self, x: Tensor, h: Tensor, layer: int) -> Tensor:
         weights = [
@@ -153,7 +154,7 @@ class RNN(_Recurrent):
         for step in own.unbind(0):
             h = self._activate(step + F.linear(h, weights[2], weights[3]))
             states.append(h)
-        return ops.stack(states, 0)
+        return stack(states, 0)
 
     def extra_repr(self) -> str:
         more = f", num_layers={self.num_layers}" if self.num_layers != 1 else ""

@@ -71,7 +71,8 @@ def _scale(g: Tensor, factor: float) -> None:
     storage.check_writable()
     raw: Any = g._a
     if isinstance(raw, np.ndarray):
-        np.multiply(raw, raw.dtype.type(factor), out=raw)
+        with np.errstate(all="ignore"):
+            np.multiply(raw, raw.dtype.type(factor), out=raw)
     else:
         storage.backend.assign(raw, raw_of(g) * factor)
     storage.wrote(user_place())

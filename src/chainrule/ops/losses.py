@@ -34,8 +34,8 @@ def _check_reduction(reduction: str) -> None:
 
 def still(x: Any) -> Any:
     """`x` without history: a shift that a result does not depend on."""
-    held: Any = x
-    return views.detach(held) if isinstance(held, Value) else held
+    detach: Any = views.detach
+    return detach(x) if isinstance(x, Value) else x
 
 
 def _count(alive: Any) -> int:
@@ -207,12 +207,13 @@ def _distance(name: str, cost: Any, slope: Any) -> ArrayRule:
     """The rule of Σ cost(x − t), reduced; `slope` is cost's derivative."""
 
     def forward(b: Any, x: Any, t: Any, reduction: str) -> Any:
-        value = cost(b, x - t)
-        if reduction == "none":
-            return value
-        total = b.sum(value, tuple(range(len(value.shape))), False)
-        # Of no element the mean is NaN, as 0/0.
-        return total * _per_element(value.shape) if reduction == "mean" else total
+        with b.quiet():
+            value = cost(b, x - t)
+            if reduction == "none":
+                return value
+            total = b.sum(value, tuple(range(len(value.shape))), False)
+            # Of no element the mean is NaN, as 0/0.
+            return total * _per_element(value.shape) if reduction == "mean" else total
 
     def vjp(b: Any, g: Any, saved: Sequence[Any], n: Node) -> tuple[Any, ...]:
         x, t = saved

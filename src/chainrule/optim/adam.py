@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
+from chainrule import dtypes
 from chainrule._tensor import Tensor
 from chainrule.autograd.value import backend_for, raw_of
 from chainrule.errors import InputError
@@ -71,19 +70,19 @@ class Adam(Optimizer):
             self._update_plain(group, p, g, state)
 
     def _update_fused(self, group: Group, p: Tensor, g: Any, state: dict[str, Any]) -> bool:
-        b = backend_for(g)
+        kernels: Any = backend_for(g).fused
         decay = group["weight_decay"]
         possible = (
-            b.fused is not None
-            and p._a.dtype in (np.float32, np.float64)
+            kernels is not None
+            and p.dtype in (dtypes.float32, dtypes.float64)
             and not group["amsgrad"]
             and not group["maximize"]
         )
         if not possible:
             return False
         if decay and not self.decoupled:
-            g = g + p._a * p._a.dtype.type(decay)
-        b.fused.adamw_step(
+            g = g + p._a * decay
+        kernels.adamw_step(
             p._a,
             g,
             state["exp_avg"]._a,

@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
+
 from chainrule import dtypes
 from chainrule._tensor import Tensor
 from chainrule.autograd import enable_grad
 from chainrule.autograd.leaves import zero_grads
 from chainrule.autograd.value import backend_for, new_value, raw_of, user_place
 from chainrule.errors import CheckpointError, GradError, InputError, ShapeError
+from chainrule.storage import Place
 
 Group = dict[str, Any]
 
@@ -77,18 +80,22 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         place = user_place()
-        for group in self.param_groups:
-            for p in group["params"]:
-                g = p.grad
-                if g is None:
-                    continue
-                if g.shape != p.shape:
-                    raise ShapeError(f"a gradient of {g.shape} for a parameter of {p.shape}")
-                storage = p.storage()
-                storage.check_writable()
-                self.update(group, p, raw_of(g), self.state.setdefault(p, {}))
-                storage.wrote(place)
+        with np.errstate(all="ignore"):  # a loss that overflows is for the caller to notice
+            for group in self.param_groups:
+                for p in group["params"]:
+                    self._move(group, p, place)
         return loss
+
+    def _move(self, group: Group, p: Tensor, place: Place) -> None:
+        g = p.grad
+        if g is None:
+            return
+        if g.shape != p.shape:
+            raise ShapeError(f"a gradient of {g.shape} for a parameter of {p.shape}")
+        storage = p.storage()
+        storage.check_writable()
+        self.update(group, p, raw_of(g), self.state.setdefault(p, {}))
+        storage.wrote(place)
 
     def update(self, group: Group, p: Tensor, g: Any, state: dict[str, Any]) -> None:
         """Write the new value of one parameter from its raw gradient."""
