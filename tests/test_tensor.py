@@ -171,7 +171,9 @@ def test_conversions_carry_gradients_between_floats_only():
     (x.double() * 3).sum().backward()
     assert (x.grad.tolist(), x.grad.dtype) == ([3, 3], cr.float32)
     x.grad = None
-    (x.to("torch") * 5).sum().backward()
+    moved = x.to("torch")
+    assert (str(moved.device), moved.tolist()) == ("torch", [1, 2])
+    (moved * 5).sum().backward()
     assert (x.grad.tolist(), str(x.grad.device)) == ([5, 5], "cpu")
     assert not x.long().requires_grad
 

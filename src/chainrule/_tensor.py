@@ -13,7 +13,8 @@ import numpy as np
 
 from chainrule import autograd, backends, ops
 from chainrule.autograd import engine
-from chainrule.autograd.node import Leaf, Node, RemovableHandle
+from chainrule.autograd.node import Leaf, Node, RemovableHandle, Rule, record
+from chainrule.autograd.state import is_grad_enabled
 from chainrule.autograd.value import (
     Value,
     backend_for,
@@ -680,23 +681,24 @@ def _rebuilt(
     return t.requires_grad_(kept["requires_grad"])
 
 
+def _moved(raw: Any, device: str) -> Any:
+    """A copy of a raw array on another device."""
+    return backends.get(device).from_numpy(np.array(backend_for(raw).to_numpy(raw), copy=True))
+
+
+TO_DEVICE = Rule(
+    "to device",
+    lambda node, g: (_moved(g, node.attrs[0]),),
+    lambda node, g: (_to_device(g, node.attrs[0]),),
+)
+
+
 def _to_device(t: Any, device: str) -> Any:
-    target = backends.get(device)
-    from chainrule.ops._apply import ArrayRule, apply
-
-    home = backend_for(t._a)
-
-    def forward(b: Any, x: Any) -> Any:
-        return target.from_numpy(np.array(b.to_numpy(x), copy=True))
-
-    def back(b: Any, g: Any, saved: Any, n: Node) -> tuple[Any, ...]:
-        if isinstance(g, Value):
-            return (_to_device(g, home.name),)
-        return (home.from_numpy(np.array(b.to_numpy(g), copy=True)),)
-
-    if t.node is None:
-        return new_value(type(t), forward(home, raw_of(t)))
-    return apply(ArrayRule("to device", forward, back, half=False), (t,))
+    out = new_value(type(t), _moved(raw_of(t), device))
+    if t.node is not None and is_grad_enabled():
+        home = (backend_for(t._a).name,)
+        out.node = record(TO_DEVICE, (), (t.node,), home, tuple(out._a.shape), user_place())
+    return out
 
 
 _UFUNCS: dict[str, Callable[..., Any]] = {

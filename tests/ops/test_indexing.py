@@ -289,10 +289,10 @@ def test_writing_is_refused_where_it_would_be_wrong():
     with pytest.raises(ShapeError, match=r"\(3,\) does not broadcast into shape \(2,\)"):
         cr.zeros(4)[[0, 1]] = cr.ones(3)
     y = cr.ones(4, requires_grad=True) * 1
-    view = y[:2]
-    with pytest.raises(GradError, match="view shares"):
-        y[[0, 1]] = 0.0
-    del view
+    with cr.no_grad():
+        view = y[:2]
+    with pytest.raises(GradError, match="made under no_grad"):
+        view[[0, 1]] = 0.0
     with pytest.raises(DeviceError):
         cr.zeros(4)[[0, 1]] = cr.ones(2, device="torch")
 

@@ -418,7 +418,7 @@ def index_add(shape: tuple[int, ...], key: tuple[Any, ...], src: Raw) -> Raw:
     if len(key) == 1 and type(key[0]) is ndarray and key[0].dtype != np.bool_:
         rows = key[0].reshape(-1, 1)
         width = math.prod(shape[1:])
-        places = np.where(rows < 0, rows + shape[0], rows) * width + np.arange(width)
+        places = rows * width + np.arange(width)  # negative rows count from the end here too
     else:
         places = np.arange(out.size).reshape(shape)[key]
     _add_flat(out, places, src)

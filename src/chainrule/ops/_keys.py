@@ -25,13 +25,13 @@ BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 class Key(NamedTuple):
     """A parsed key: first the view `basic` (None for all of it), then the index tensors.
 
-    `places[d]` says whether dimension d of the view takes the next of `index`; dimensions after
+    `places[d]` says whether dimension d of the view takes the next of `indices`; dimensions after
     the last of `places` stay whole.
     """
 
     basic: tuple[Any, ...] | None
     places: tuple[bool, ...]
-    index: tuple[Any, ...]
+    indices: tuple[Any, ...]
 
 
 def is_basic(key: Any) -> bool:
@@ -60,9 +60,9 @@ def result_shape(shape: Sequence[int], key: Key) -> tuple[int, ...]:
     neighbours, else first: NumPy's rule and PyTorch's.
     """
     try:
-        joint = np.broadcast_shapes(*[tuple(t._a.shape) for t in key.index])
+        joint = np.broadcast_shapes(*[tuple(t._a.shape) for t in key.indices])
     except ValueError:
-        shapes = " and ".join(str(tuple(t._a.shape)) for t in key.index)
+        shapes = " and ".join(str(tuple(t._a.shape)) for t in key.indices)
         raise IndexRangeError(
             f"index tensors of shapes {shapes} do not broadcast: they must select the same number "
             "of places"

@@ -24,7 +24,16 @@ from chainrule.autograd.value import (
 from chainrule.errors import LayoutError
 from chainrule.ops import inplace, views
 from chainrule.ops._apply import ArrayRule, apply, coerce, common_backend, to_dtype
-from chainrule.ops._keys import BASIC, Key, is_basic, parse, raw_key, result_shape, split_key
+from chainrule.ops._keys import (
+    BASIC,
+    Key,
+    check_range,
+    is_basic,
+    parse,
+    raw_key,
+    result_shape,
+    split_key,
+)
 
 if TYPE_CHECKING:
     from chainrule._tensor import Tensor
@@ -38,13 +47,23 @@ def get_item(input: Tensor, key: Any) -> Tensor:
     """
     if type(key) in BASIC or is_basic(key):
         return views.basic_index(input, key)
+    if isinstance(key, Value) and _is_plain(input, key):  # one index tensor: nothing to parse
+        check_range(raw_of(key), 0, input._a.shape[0])
+        return apply(INDEX, (input, key), ((True,),))
     parts = parse(input, key)
-    if parts.basic is not None or not parts.index:
+    if parts.basic is not None or not parts.indices:
         input = views.basic_index(input, Ellipsis if parts.basic is None else parts.basic)
-    if not parts.index:
+    if not parts.indices:
         return input
     result_shape(input.shape, parts)  # raises where the index tensors do not broadcast
-    return apply(INDEX, (input, *parts.index), (parts.places,))
+    return apply(INDEX, (input, *parts.indices), (parts.places,))
+
+
+def _is_plain(input: Any, key: Any) -> bool:
+    """Whether `key` is int64, at least 1-D, on the device of `input`, which has a dimension."""
+    b = backend_for(key._a)
+    same = b is backend_for(input._a)
+    return same and bool(input._a.shape and key._a.shape) and b.dtype_of(key._a) is dtypes.int64
 
 
 def _all_but_first(need: tuple[bool, ...]) -> tuple[int, ...]:
@@ -118,7 +137,7 @@ def set_item(target: Tensor, key: Any, value: Any) -> None:
         return
     parts = parse(target, key)
     basic = Ellipsis if parts.basic is None else parts.basic
-    if not parts.index:
+    if not parts.indices:
         inplace.set_item(target, basic, value)
         return
     target.storage().check_writable()
@@ -140,7 +159,7 @@ def set_item(target: Tensor, key: Any, value: Any) -> None:
     b = backend_for(raw)
     if held._s is not None and held._s is target._s:
         raw = b.copy(raw)  # it may overlap what is written
-    b.index_put(window._a, raw_key(parts.places, [raw_of(t) for t in parts.index]), raw)
+    b.index_put(window._a, raw_key(parts.places, [raw_of(t) for t in parts.indices]), raw)
     target.storage().wrote(user_place())
 
 
@@ -207,7 +226,7 @@ def index_put(input: Any, key: Key, value: Any) -> Any:
     shape = result_shape(tuple(input._a.shape), key)
     value = inplace.fitted(value, shape)
     stays = _that_stay(input, key, shape)
-    return apply(INDEX_PUT, (input, value, stays, *key.index), (key.places,))
+    return apply(INDEX_PUT, (input, value, stays, *key.indices), (key.places,))
 
 
 def _that_stay(input: Any, key: Key, shape: tuple[int, ...]) -> Any:
@@ -218,6 +237,6 @@ def _that_stay(input: Any, key: Key, shape: tuple[int, ...]) -> Any:
         count *= n
     order = b.reshape(b.arange(count), shape)
     last = b.full(tuple(input._a.shape), 0, order)
-    at = raw_key(key.places, [raw_of(t) for t in key.index])
+    at = raw_key(key.places, [raw_of(t) for t in key.indices])
     b.index_put(last, at, order)
     return new_value(type(input), b.asarray(b.index_get(last, at) == order))
