@@ -111,7 +111,7 @@ def measure(subject: Subject) -> None:
     losses = [[side.step() for _ in range(5)] for side in sides.values()]
     np.testing.assert_allclose(*losses, rtol=1e-4)
     steps = {name: side.step for name, side in sides.items()}
-    subject.compare("GPT 4x128, batch 16x128", "step", steps, rounds=15)
+    subject.compare("GPT 4x128, batch 16x128", "step", steps, rounds=11)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Runs every benchmark, each in a fresh process, several times over, and writes `results/`.
 
-The sweeps (A B C, A B C, …) are apart in time, so that a value is the median over different
+The sweeps (A B C, A B C) are apart in time, so that a value is the median over different
 moods of the machine. Run: `env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python benchmarks/run.py`.
 """
 
@@ -58,7 +58,7 @@ def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("subjects", nargs="*", help=f"some of: {', '.join(SUBJECTS)} (all)")
-    parser.add_argument("--sweeps", type=int, default=3, help="how often each subject runs")
+    parser.add_argument("--sweeps", type=int, default=2, help="how often each subject runs")
     parser.add_argument("--quick", action="store_true", help="three rounds: does it run?")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="where the CSVs go")
     options = parser.parse_args()
