@@ -22,6 +22,7 @@ from chainrule.autograd.value import (
     new_value,
     rare,
     raw_of,
+    user_place,
 )
 from chainrule.dtypes import DType
 from chainrule.errors import DTypeError, GradError, InputError, ShapeError
