@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 import torch.nn.functional as TF
 from tests.ops.harness import check_half, check_op
 
@@ -48,6 +49,14 @@ def test_rms_norm_is_pytorchs(shape, params, eps):
 def test_norms_of_half_types_are_computed_in_float32():
     check_half(lambda m, x, w, b: _of(m).layer_norm(x, (5,), w, b), None, [X, W, B], roundings=3)
     check_half(lambda m, x, w: _of(m).rms_norm(x, (5,), w, eps=1e-3), None, [X, W], roundings=3)
+
+
+def test_the_default_epsilon_of_half_types_is_float32s():
+    """Seen where the mean square is about as small as the epsilon itself."""
+    x = (RANDOM.standard_normal((4, 8)) * 3e-4).astype(np.float32)
+    ours = F.rms_norm(cr.tensor(x).to(cr.bfloat16), (8,)).to(cr.float32).numpy()
+    theirs = TF.rms_norm(torch.tensor(x).bfloat16(), (8,)).float().numpy()
+    np.testing.assert_allclose(ours, theirs, rtol=2**-8)
 
 
 def test_a_large_layer_norm_agrees_too():

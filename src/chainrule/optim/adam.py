@@ -72,13 +72,9 @@ class Adam(Optimizer):
     def _update_fused(self, group: Group, p: Tensor, g: Any, state: dict[str, Any]) -> bool:
         kernels: Any = backend_for(g).fused
         decay = group["weight_decay"]
-        possible = (
-            kernels is not None
-            and p.dtype in (dtypes.float32, dtypes.float64)
-            and not group["amsgrad"]
-            and not group["maximize"]
-        )
-        if not possible:
+        if kernels is None or group["amsgrad"] or group["maximize"]:
+            return False
+        if p.dtype not in (dtypes.float32, dtypes.float64):
             return False
         if decay and not self.decoupled:
             g = g + p._a * decay
