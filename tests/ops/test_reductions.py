@@ -462,3 +462,14 @@ def test_a_large_variance_is_the_same_in_every_layout(layout):
     made = laid_out(cr, x, layout)
     reference = torch.tensor(made.numpy().copy()).var(1)
     np.testing.assert_allclose(made.var(1).numpy(), reference.numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_equal_numbers_have_no_spread_though_their_mean_is_rounded(device, dim):
+    assert (0.1 + 0.1 + 0.1) / 3 != 0.1
+    x = cr.tensor(np.full((3, 3), 0.1), device=device, requires_grad=True)
+    y = x.std(dim)
+    assert y.tolist() == [0.0, 0.0, 0.0]
+    y.sum().backward()
+    assert not x.grad.numpy().any()

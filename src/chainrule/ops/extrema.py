@@ -204,7 +204,8 @@ def argmax(
     keepdims: bool = False,
 ) -> Tensor:
     """The index of the largest element along `dim`, or in row-major order of all; the first of
-    several, int64."""
+    several, int64.
+    """
     return _arg("argmax", _argmax, input, axis if dim is None else dim, keepdim or keepdims)
 
 
@@ -217,7 +218,8 @@ def argmin(
     keepdims: bool = False,
 ) -> Tensor:
     """The index of the smallest element along `dim`, or in row-major order of all; the first of
-    several, int64."""
+    several, int64.
+    """
     return _arg("argmin", _argmin, input, axis if dim is None else dim, keepdim or keepdims)
 
 
