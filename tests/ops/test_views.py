@@ -122,7 +122,11 @@ def test_reshape_copies_only_where_it_must():
 
 
 MESSAGES = [
-    (lambda x: x.mT.view(-1), cr.errors.LayoutError, r"strides \(12, 1, 4\) .* dimensions 1 and 2 do not merge"),
+    (
+        lambda x: x.mT.view(-1),
+        cr.errors.LayoutError,
+        r"strides \(12, 1, 4\) .* dimensions 1 and 2 do not merge",
+    ),
     (lambda x: x.view(5, 5), cr.errors.ShapeError, "24"),
     (lambda x: x[2], IndexError, "2"),
     (lambda x: x.select(3, 0), IndexError, "3"),
