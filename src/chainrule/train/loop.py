@@ -230,9 +230,11 @@ class _Training:
     def _advance(self) -> dict[str, Any]:
         """One step of the optimiser, and its line of metrics."""
         rows = self.batches.next()
-        loss = self.model.loss(cr.tensor(rows[:, :-1]), cr.tensor(rows[:, 1:]))
-        self.optimizer.zero_grad()
-        loss.backward()
+        # A number that overflows is looked for below, where it is said in words.
+        with np.errstate(all="ignore"):
+            loss = self.model.loss(cr.tensor(rows[:, :-1]), cr.tensor(rows[:, 1:]))
+            self.optimizer.zero_grad()
+            loss.backward()
         step = self.step + 1
         detailed = step % self._every(60) == 0
         if detailed:
