@@ -28,7 +28,7 @@ from chainrule.dtypes import DType
 from chainrule.errors import DTypeError, GradError, InputError, ShapeError
 from chainrule.layout import Layout
 from chainrule.ops import gathering, indexing, inplace, joining, masking, named, views
-from chainrule.ops._apply import to_dtype
+from chainrule.ops._apply import register_alias, to_dtype
 from chainrule.storage import Storage
 
 
@@ -318,13 +318,14 @@ class Tensor(Value):
         if not self.is_leaf:
             raise GradError("only leaves can be deep-copied: use .detach().clone()")
         storage = self.storage()
-        held = memo.get(id(storage))
+        held = memo.get(id(storage.log))
         if held is None:  # tensors that share memory share its copy
             b = storage.backend
             flat = b.copy(storage.view(Layout.contiguous((storage.numel,))))
             buffer, numel, _ = b.storage_of(flat)
-            held = memo[id(storage)] = Storage(buffer, storage.dtype, numel, b)
+            held = memo[id(storage.log)] = Storage(buffer, storage.dtype, numel, b, storage.home)
         copied: Tensor = new_alias(type(self), held, self.layout)
+        register_alias(copied)
         memo[id(self)] = copied
         if self.node is not None:
             copied.requires_grad_()

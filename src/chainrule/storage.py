@@ -61,8 +61,23 @@ CLOCK = WriteClock()
 _KEPT_WRITES = 16
 
 
+class WriteLog:
+    """What is known of the writes into one block of memory, shared by every storage of it."""
+
+    __slots__ = ("readonly", "version", "writes")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.writes: deque[Write] = deque(maxlen=_KEPT_WRITES)
+        self.readonly: str | None = None  # why writing is forbidden
+
+
 class Storage:
-    """A flat block: `buffer` is the backend's own object, `numel` its length in elements."""
+    """A flat block of memory and the family of tensors that share both it and a history.
+
+    `buffer` is the backend's own object, `numel` its length in elements, `home` the layout of the
+    first tensor. A detached tensor has a storage of its own on the same buffer and log.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -70,21 +85,38 @@ class Storage:
         "backend",
         "buffer",
         "dtype",
+        "home",
+        "log",
         "numel",
-        "readonly",
-        "version",
-        "writes",
+        "root",
     )
 
-    def __init__(self, buffer: Any, dtype: DType, numel: int, backend: Any) -> None:
+    def __init__(
+        self,
+        buffer: Any,
+        dtype: DType,
+        numel: int,
+        backend: Any,
+        home: Layout,
+        log: WriteLog | None = None,
+    ) -> None:
         self.buffer = buffer
         self.dtype = dtype
         self.numel = numel
         self.backend = backend
-        self.version = 0
-        self.writes: deque[Write] = deque(maxlen=_KEPT_WRITES)
-        self.readonly: str | None = None
-        self.aliases: list[Any] | None = None
+        self.home = home
+        self.log = WriteLog() if log is None else log
+        self.root: Any = None  # a weak reference to the first tensor
+        self.aliases: list[Any] | None = None  # weak references to its recorded views
+
+    def sibling(self, home: Layout) -> Storage:
+        """The same memory for a family of its own, whose first tensor has the layout `home`."""
+        return Storage(self.buffer, self.dtype, self.numel, self.backend, home, self.log)
+
+    @property
+    def version(self) -> int:
+        """How many writes there were."""
+        return self.log.version
 
     def view(self, layout: Layout) -> Any:
         """The backend's array of this memory, seen through `layout`."""
@@ -101,17 +133,18 @@ class Storage:
     def wrote(self, place: Place) -> None:
         """Note one write, from the line at `place`."""
         CLOCK.now += 1
-        self.version += 1
-        self.writes.append(Write(CLOCK.now, self.version, place))
+        log = self.log
+        log.version += 1
+        log.writes.append(Write(CLOCK.now, log.version, place))
 
     def check_writable(self) -> None:
         """Raise `GradError` with the reason where writing is forbidden."""
-        if self.readonly is not None:
-            raise GradError(self.readonly)
+        if self.log.readonly is not None:
+            raise GradError(self.log.readonly)
 
     def writes_since(self, clock: int) -> list[Write]:
         """The kept writes made after the clock read `clock`, oldest first."""
-        return [w for w in self.writes if w.clock > clock]
+        return [w for w in self.log.writes if w.clock > clock]
 
     def __len__(self) -> int:
         return self.numel

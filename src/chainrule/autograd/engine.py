@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from chainrule.autograd.node import FREED, Leaf, Node, Region, Slot, check_fresh
+from chainrule.autograd.node import FREED, Erased, Leaf, Node, Region, Slot, check_fresh
 from chainrule.autograd.state import enable_grad, no_grad
 from chainrule.autograd.value import Value, backend_for, new_value, user_place
 from chainrule.errors import GradError, ShapeError
@@ -153,8 +153,10 @@ class Walk:
             hooks = node.hooks
             if hooks is not None and g is not None:
                 g = self.before(node, g)
+                owned.discard(node)
             if wanted and node in wanted:
                 wanted[node] = g
+                owned.discard(node)
                 if not any(p in counts for p in node.parents):
                     node = None
                     continue
@@ -210,6 +212,10 @@ class Walk:
     def add(self, p: AnyNode, gi: Any, node: Node | None = None) -> None:
         """Add one contribution of any form into the sum of `p`."""
         sums = self.sums
+        if type(gi) is Erased:
+            gi = self.erase(p, gi, node)
+            if gi is None:
+                return
         if type(gi) is Slot:
             outputs = sums.setdefault(p, {})
             held = outputs.get(gi.number)
@@ -234,6 +240,21 @@ class Walk:
             self.sums[p] = self.regions[p] = held
             self.owned.add(p)
         b.add_region(held, layout, g)
+
+    def erase(self, p: AnyNode, erased: Erased, node: Node | None) -> Any:
+        """The gradient before a write: zero where it wrote, in place if the buffer is ours."""
+        layout, g = erased
+        if self.create_graph:
+            return TENSOR_LEVEL.ops.zeroed(g, layout)
+        b = backend_for(g)
+        if node not in self.owned or g is not self.regions.get(node):
+            return b.zeroed(g, layout)
+        b.assign_region(g, layout, 0)
+        if p in self.sums:
+            return g
+        self.sums[p] = self.regions[p] = g
+        self.owned.add(p)
+        return None
 
     def fit(self, node: Node, p: AnyNode, g: Any) -> Any:
         """Sum a broadcast gradient back to its parent's shape; refuse any other misfit."""
@@ -280,14 +301,15 @@ class Walk:
         return grads
 
     def dense(self, p: AnyNode | None, g: Any) -> Any:
-        if type(g) is not Region or p is None:
-            return None if type(g) is Slot else g
-        if self.create_graph:
-            return TENSOR_LEVEL.ops.scatter_region(g.g, p.shape, g.layout)
-        b = backend_for(g.g)
-        out = b.zeros(p.shape, g.g)
-        b.add_region(out, g.layout, g.g)
-        return out
+        """A rule's result as hooks see it: a whole array."""
+        if p is None or type(g) is Slot:
+            return None
+        b = TENSOR_LEVEL.ops if self.create_graph else None
+        if type(g) is Region:
+            return (b or backend_for(g.g)).scatter_region(g.g, p.shape, g.layout)
+        if type(g) is Erased:
+            return (b or backend_for(g.g)).zeroed(g.g, g.layout)
+        return g
 
     def replaced(self, result: Any, g: Any, who: str) -> Any:
         if result is None:
@@ -373,7 +395,7 @@ def read_only(kind: type[Any], g: Any) -> Any:
         raw = raw.view()
         raw.flags.writeable = False
     t = new_value(kind, raw)
-    t.storage().readonly = (
+    t.storage().log.readonly = (
         "a gradient handed to a backward or a hook is shared and may not be written to: "
         "use g = g * …, or g.clone()"
     )

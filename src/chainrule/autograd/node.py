@@ -27,6 +27,16 @@ class Region(NamedTuple):
     g: Any
 
 
+class Erased(NamedTuple):
+    """The gradient `g` with zeros where `layout`, relative to a contiguous one, sees it.
+
+    The engine zeroes in place where it owns the buffer, so that writing in a loop stays linear.
+    """
+
+    layout: Layout
+    g: Any
+
+
 class Slot(NamedTuple):
     """The gradient of one output of a node with several outputs."""
 
@@ -242,7 +252,7 @@ def stale(
 ) -> StaleTensorError:
     """The error for a saved tensor that was written to, with both versions and both lines."""
     first = writes[0]
-    lost = len(writes) == storage.writes.maxlen  # older writes may have been forgotten
+    lost = len(writes) == storage.log.writes.maxlen  # older writes may have been forgotten
     version = f"version {first.version - 1}{' or earlier' if lost else ''}"
     return StaleTensorError(
         f"{what} '{name}' (recorded at {place}) is needed for backward at {version}, but is now "

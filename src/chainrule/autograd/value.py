@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from numpy import ndarray
 
@@ -45,9 +46,10 @@ class Value:
             a = self._a
             backend = backend_of(a)
             buffer, numel, layout = backend.storage_of(a)
-            s = Storage(buffer, backend.dtype_of(a), numel, backend)
+            s = Storage(buffer, backend.dtype_of(a), numel, backend, layout)
+            s.root = ref(self)
             if type(a) is ndarray and not a.flags.writeable:
-                s.readonly = "this memory is read-only: write to a .clone() instead"
+                s.log.readonly = "this memory is read-only: write to a .clone() instead"
             self._s = s
             self._l = layout
             node = self.node
@@ -96,6 +98,19 @@ def new_alias(kind: type[Any], storage: Storage, layout: Layout) -> Any:
     t._l = layout
     t.node = None
     return t
+
+
+def detached(value: Value) -> Any:
+    """The same memory without history, in a family of its own; writes are noticed by both."""
+    storage = value.storage().sibling(value.layout)
+    t = new_alias(type(value), storage, value.layout)
+    storage.root = ref(t)
+    return t
+
+
+def share_memory(a: Value, b: Value) -> bool:
+    """Whether two tensors see the same block of memory, as far as their storages tell."""
+    return a._s is not None and b._s is not None and a._s.log is b._s.log
 
 
 def raw_of(value: Value) -> Any:

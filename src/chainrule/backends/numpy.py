@@ -166,6 +166,13 @@ def add_region(buffer: Raw, layout: Layout, g: Raw) -> None:
     target += g
 
 
+def scatter_region(g: Raw, shape: tuple[int, ...], layout: Layout) -> Raw:
+    """Zeros of `shape` into which `g` is added through `layout`."""
+    out = zeros(shape, g)
+    add_region(out, layout, g)
+    return out
+
+
 def region(x: Raw, layout: Layout) -> Raw:
     """The part of `x`, taken as a contiguous array, that `layout` sees."""
     flat = contiguous(x).reshape(-1).view(np.uint8)

@@ -196,6 +196,13 @@ def add_region(buffer: Raw, layout: Layout, g: Raw) -> None:
         target.add_(g)
 
 
+def scatter_region(g: Raw, shape: tuple[int, ...], layout: Layout) -> Raw:
+    """Zeros of `shape` into which `g` is added through `layout`."""
+    out = zeros(shape, g)
+    add_region(out, layout, g)
+    return out
+
+
 def region(x: Raw, layout: Layout) -> Raw:
     """The part of `x`, taken as a contiguous tensor, that `layout` sees."""
     return read(view(contiguous(x).reshape(-1), dtype_of(x), layout))

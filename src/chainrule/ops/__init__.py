@@ -13,14 +13,6 @@ from typing import Any
 from chainrule.autograd.value import backend_for, new_value
 from chainrule.dtypes import DType
 from chainrule.ops._apply import to_dtype
-from chainrule.ops.rules import source
-from chainrule.ops.gathering import gather, scatter_add
-from chainrule.ops.indexing import index_add, index_get
-from chainrule.ops.inplace import zeroed
-from chainrule.ops.joining import cat, concat, pad, stack
-from chainrule.ops.linalg import linear, matmul
-from chainrule.ops.masking import tril, triu
-from chainrule.ops.named import *
 from chainrule.ops.extrema import (
     all,
     amax,
@@ -32,9 +24,17 @@ from chainrule.ops.extrema import (
     max,
     min,
 )
+from chainrule.ops.family import zeroed
+from chainrule.ops.gathering import gather, scatter_add
+from chainrule.ops.indexing import index_add, index_get
+from chainrule.ops.joining import cat, concat, pad, stack
+from chainrule.ops.linalg import linear, matmul
+from chainrule.ops.masking import tril, triu
+from chainrule.ops.named import *
 from chainrule.ops.normalise import log_softmax, logsumexp, softmax
 from chainrule.ops.norms import norm
 from chainrule.ops.reductions import mean, sum
+from chainrule.ops.rules import source
 from chainrule.ops.scans import cumsum, prod
 from chainrule.ops.spread import std, std_mean, var, var_mean
 from chainrule.ops.views import (
@@ -47,7 +47,6 @@ from chainrule.ops.views import (
     flatten,
     flip,
     permute,
-    region_of as region,
     reshape,
     scatter_region,
     split,
@@ -55,6 +54,9 @@ from chainrule.ops.views import (
     transpose,
     unbind,
     unsqueeze,
+)
+from chainrule.ops.views import (
+    region_of as region,
 )
 
 

@@ -305,7 +305,7 @@ ALIAS = ViewRule("alias", lambda b, g: g)
 
 
 def register_alias(t: Value) -> None:
-    """Let the storage know of a view, so that a recorded write can see who else looks."""
+    """Make a view one of its storage's family: a recorded write gives it its history anew."""
     storage = t._s
     assert storage is not None
     known = storage.aliases
@@ -320,8 +320,9 @@ def register_alias(t: Value) -> None:
 def view(t: Any, layout: Layout, rule: ViewRule = ALIAS, attrs: tuple[Any, ...] = ()) -> Any:
     """The alias of `t` with `layout`, a layout of the same storage."""
     out = new_alias(type(t), t.storage(), layout)
-    register_alias(out)
-    node = t.node
-    if node is not None and is_grad_enabled():
-        out.node = record(rule, (), (node,), attrs, layout.shape, user_place(2))
+    if is_grad_enabled():
+        register_alias(out)
+        node = t.node
+        if node is not None:
+            out.node = record(rule, (), (node,), attrs, layout.shape, user_place(2))
     return out

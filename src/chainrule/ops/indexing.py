@@ -19,6 +19,7 @@ from chainrule.autograd.value import (
     backend_for,
     new_value,
     raw_of,
+    share_memory,
     user_place,
 )
 from chainrule.errors import LayoutError
@@ -34,6 +35,7 @@ from chainrule.ops._keys import (
     result_shape,
     split_key,
 )
+from chainrule.ops.family import has_history
 
 if TYPE_CHECKING:
     from chainrule._tensor import Tensor
@@ -142,11 +144,9 @@ def set_item(target: Tensor, key: Any, value: Any) -> None:
         return
     target.storage().check_writable()
     held = _operand(target, value)
-    if is_grad_enabled() and (target.node is not None or held.node is not None):
+    if is_grad_enabled() and (held.node is not None or has_history(target)):
         window = target if parts.basic is None else views.basic_index(target, basic)
-        put = index_put(window, parts, held)
-        del window  # a live view would forbid the write
-        inplace.set_item(target, basic, put)
+        inplace.set_item(target, basic, index_put(window, parts, held))
         return
     window: Any = views.basic_index(views.detach(target), basic)
     if window.layout.self_overlaps:
@@ -157,7 +157,7 @@ def set_item(target: Tensor, key: Any, value: Any) -> None:
     held = inplace.fitted(held, result_shape(window.shape, parts))
     raw = raw_of(held)
     b = backend_for(raw)
-    if held._s is not None and held._s is target._s:
+    if share_memory(held, target):
         raw = b.copy(raw)  # it may overlap what is written
     b.index_put(window._a, raw_key(parts.places, [raw_of(t) for t in parts.indices]), raw)
     target.storage().wrote(user_place())

@@ -1,8 +1,7 @@
-"""Writing into a tensor: raw where nothing is recorded, one `Overwrite` node where it is.
+"""Writing into a tensor: the raw write, what it is refused for, and the in-place operations.
 
-A write through a layout L gives the value's gradient as g[L] and the tensor's as g with L
-zeroed. Refused in words: a self-overlapping target, a leaf that needs a gradient, and a recorded
-write into memory that other recorded views look at.
+A self-overlapping target is refused; what a recorded write means for the tape, and for the views
+of the same memory, is the business of `family`.
 """
 
 from __future__ import annotations
@@ -12,20 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from chainrule.autograd.node import Node, Rule, record
+from chainrule.autograd.node import Node
 from chainrule.autograd.state import is_grad_enabled
 from chainrule.autograd.value import (
     Value,
     backend_for,
+    new_alias,
     new_value,
     raw_of,
+    share_memory,
     user_place,
     write_raw,
 )
-from chainrule.errors import GradError, LayoutError, ShapeError
+from chainrule.errors import LayoutError, ShapeError
 from chainrule.layout import Layout
-from chainrule.ops import views
-from chainrule.ops._apply import ArrayRule, apply, coerce, namespace, to_dtype
+from chainrule.ops import family, views
+from chainrule.ops._apply import coerce, common_backend, to_dtype
 
 if TYPE_CHECKING:
     from chainrule._tensor import Tensor
@@ -46,31 +47,25 @@ def _write(target: Any, seen: Layout, value: Any, key: Any) -> Any:
         )
     if isinstance(value, np.generic):
         value = value.item()
-    (held,), _ = coerce((value,), "assignment") if not _number(value) else ((value,), None)
-    if isinstance(held, Value):
-        if held._s is storage and held.layout == seen:  # pyright: ignore
-            held = views.alias(held)  # pyright: ignore
-        else:
-            held = fitted(held, seen.shape)
-        held = to_dtype(held, target.dtype)
-    recorded = is_grad_enabled() and (
-        target.node is not None or (isinstance(held, Value) and held.node is not None)
-    )
-    node = _overwrite(target, key, held) if recorded else None
-    window = target if key is None else views.detach(target)
-    if key is not None:
-        window = views.basic_index(window, key)
+    held: Any = value
+    shared = False
+    if not isinstance(value, (bool, int, float)):
+        (held,), _ = coerce((value,), "assignment")
+        common_backend((target, held), "assignment")
+        held = to_dtype(fitted(held, seen.shape), target.dtype)
+        shared = share_memory(held, target)
+    source = held.node if isinstance(held, Value) else None
+    memory = relatives = None
+    if is_grad_enabled() and (source is not None or family.has_history(target)):
+        memory, relatives = family.overwrite(target, seen, source)
     raw = raw_of(held) if isinstance(held, Value) else held
-    if isinstance(held, Value) and held._s is storage:
+    if shared:
         raw = backend_for(raw).copy(raw)  # it may overlap what is written
+    window = target if key is None else new_alias(type(target), storage, seen)
     write_raw(window, raw, user_place(3))
-    if node is not None:
-        target.node = node
+    if memory is not None and relatives is not None:
+        family.rederive(relatives, memory)
     return target
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, Value)
 
 
 def fitted(value: Any, into: tuple[int, ...]) -> Any:
@@ -82,50 +77,6 @@ def fitted(value: Any, into: tuple[int, ...]) -> Any:
     if tail is None or any(n not in (1, m) for n, m in zip(trimmed, tail, strict=True)):
         raise ShapeError(f"a value of shape {shape} does not broadcast into shape {into}")
     return value if trimmed == shape else views.reshape(value, trimmed)
-
-
-def _overwrite(target: Any, key: Any, value: Any) -> Node:
-    """The node of a recorded write; raises where the write would make some gradient wrong."""
-    layout = target.layout
-    if target.node is not None and target.is_leaf:
-        raise GradError(
-            "a leaf that requires grad cannot be written in place while recording: use "
-            "'with torch.no_grad(): p -= lr * p.grad', or write into p.clone()"
-        )
-    if any(r() is not None for r in target.storage().aliases or ()):
-        raise GradError(
-            "a recorded write into memory that a view shares would leave the other's gradient "
-            "behind: write into x.clone(), or build the result with cat, stack or where"
-        )
-    base = Layout.contiguous(layout.shape)
-    within = base if key is None else base.index(key)
-    parent = value.node if isinstance(value, Value) else None
-    return record(OVERWRITE, (), (target.node, parent), (within,), layout.shape, user_place(4))
-
-
-# Zeroing a region is its own transpose.
-ZEROED = ArrayRule(
-    "zero a region",
-    lambda b, x, layout: b.zeroed(x, layout),
-    lambda b, g, saved, n: (b.zeroed(g, *n.attrs),),
-)
-
-
-def zeroed(g: Tensor, layout: Layout) -> Tensor:
-    """`g` with zeros where `layout`, relative to a contiguous tensor, sees it."""
-    return apply(ZEROED, (g,), (layout,))
-
-
-def _split_gradient(b: Any, g: Any, layout: Layout) -> tuple[Any, ...]:
-    return b.zeroed(g, layout), b.region(g, layout)
-
-
-OVERWRITE = Rule(
-    "overwrite",
-    lambda node, g: _split_gradient(backend_for(g), g, *node.attrs),
-    lambda node, g: _split_gradient(namespace(), g, *node.attrs),
-    broadcasts=True,
-)
 
 
 def set_item(target: Tensor, key: Any, value: Any) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainrule.autograd.node import Node
 from chainrule.autograd.state import is_grad_enabled
-from chainrule.autograd.value import new_alias
+from chainrule.autograd.value import detached, new_alias
 from chainrule.errors import GradError, InputError
 from chainrule.layout import Layout
 from chainrule.ops._apply import (
@@ -56,7 +56,7 @@ def alias(input: Tensor) -> Tensor:
 
 def detach(input: Tensor) -> Tensor:
     """The same memory without history; writes into it are still noticed."""
-    return new_alias(type(input), input.storage(), input.layout)
+    return detached(input)
 
 
 def view_as(input: Tensor, *shape: Any) -> Tensor:
@@ -285,9 +285,7 @@ def contiguous(input: Tensor) -> Tensor:
 
 
 def _scatter_forward(b: Any, g: Any, shape: tuple[int, ...], layout: Layout) -> Any:
-    out = b.zeros(shape, g)
-    b.add_region(out, layout, g)
-    return out
+    return b.scatter_region(g, shape, layout)
 
 
 def _scatter_vjp(b: Any, g: Any, saved: Any, n: Node) -> tuple[Any, ...]:
