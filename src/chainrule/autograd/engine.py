@@ -15,7 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from chainrule.autograd.node import FREED, Erased, Leaf, Node, Region, Slot, check_fresh
-from chainrule.autograd.state import enable_grad, no_grad
+from chainrule.autograd.state import recording
 from chainrule.autograd.value import Value, backend_for, new_value, user_place
 from chainrule.errors import GradError, ShapeError
 from chainrule.storage import CLOCK
@@ -52,27 +52,32 @@ def walk(
     of class `kind` where `create_graph`.
     """
     wanted: dict[AnyNode, Any] = dict.fromkeys(targets)
-    counts = _count(dict.fromkeys(node for node, _ in roots))
+    counts = _count([node for node, _ in roots])
     if wanted:
         counts = _restrict(counts, wanted)
     run = Walk(kind, counts, wanted, retain_graph, create_graph)
+    ready: list[AnyNode] = []
     for node, g in roots:
         if node in counts:
+            if counts[node] == 0 and node not in run.sums:
+                ready.append(node)
             run.add(node, g)
-    ready = [n for n in dict.fromkeys(node for node, _ in roots) if counts.get(n) == 0]
-    if create_graph:
-        with enable_grad():
+    token = recording.set(create_graph)
+    try:
+        if create_graph:
             run.go(ready)
-    else:
-        with no_grad(), np.errstate(all="ignore"):
-            run.go(ready)
+        else:
+            with np.errstate(all="ignore"):
+                run.go(ready)
+    finally:
+        recording.reset(token)
     return wanted
 
 
-def _count(roots: dict[AnyNode, None]) -> dict[AnyNode, int]:
+def _count(roots: Sequence[AnyNode]) -> dict[AnyNode, int]:
     """How many edges of the reachable graph lead into each node."""
     counts: dict[AnyNode, int] = dict.fromkeys(roots, 0)
-    stack = list(roots)
+    stack = list(counts)
     push, pop, get = stack.append, stack.pop, counts.get
     while stack:
         node = pop()

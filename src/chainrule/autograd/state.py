@@ -11,9 +11,9 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_recording: ContextVar[bool] = ContextVar("chainrule_grad_mode", default=True)
+recording: ContextVar[bool] = ContextVar("chainrule_grad_mode", default=True)
 
-is_grad_enabled: Callable[[], bool] = _recording.get
+is_grad_enabled: Callable[[], bool] = recording.get
 
 
 class set_grad_enabled:  # noqa: N801 - PyTorch's name
@@ -23,12 +23,12 @@ class set_grad_enabled:  # noqa: N801 - PyTorch's name
     """
 
     def __init__(self, mode: bool) -> None:
-        self._tokens: list[Token[bool]] = [_recording.set(mode)]
+        self._tokens: list[Token[bool]] = [recording.set(mode)]
         self._mode = mode
 
     def __enter__(self) -> None:
         if not self._tokens:
-            self._tokens.append(_recording.set(self._mode))
+            self._tokens.append(recording.set(self._mode))
 
     def __exit__(
         self,
@@ -36,11 +36,11 @@ class set_grad_enabled:  # noqa: N801 - PyTorch's name
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _recording.reset(self._tokens.pop())
+        recording.reset(self._tokens.pop())
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate `fn` to run in this mode; the mode set by the constructor is undone."""
-        _recording.reset(self._tokens.pop())
+        recording.reset(self._tokens.pop())
         return _decorate(fn, self._mode)
 
 
@@ -60,7 +60,7 @@ class _Mode:
         return super().__new__(cls)
 
     def __enter__(self) -> None:
-        self._tokens.append(_recording.set(self._mode))
+        self._tokens.append(recording.set(self._mode))
 
     def __exit__(
         self,
@@ -68,7 +68,7 @@ class _Mode:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _recording.reset(self._tokens.pop())
+        recording.reset(self._tokens.pop())
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
         return _decorate(fn, self._mode)
@@ -95,10 +95,10 @@ class inference_mode(_Mode):  # noqa: N801 - PyTorch's name
 def _decorate(fn: Callable[P, R], mode: bool) -> Callable[P, R]:
     @functools.wraps(fn)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        token = _recording.set(mode)
+        token = recording.set(mode)
         try:
             return fn(*args, **kwargs)
         finally:
-            _recording.reset(token)
+            recording.reset(token)
 
     return wrapped

@@ -232,16 +232,18 @@ def cast(x: Raw, dtype: DType) -> Raw:
 
 def reshape(x: Raw, shape: tuple[int, ...]) -> Raw:
     """The same elements in row-major order under another shape."""
-    return np.reshape(x, shape)
+    return x.reshape(shape)
 
 
 def permute(x: Raw, dims: tuple[int, ...]) -> Raw:
     """Dimensions in another order."""
-    return np.transpose(x, dims)
+    return x.transpose(dims)
 
 
 def expand(x: Raw, shape: tuple[int, ...]) -> Raw:
     """Repeat size-1 or missing leading dimensions with stride 0, without a copy."""
+    if not x.ndim and x.dtype.kind != "V":  # the gradient of a sum
+        return ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
     x = np.asarray(x)
     lead = len(shape) - x.ndim
     strides = (0,) * lead + tuple(

@@ -179,6 +179,20 @@ def _sech2(x: Raw, exact: bool) -> Raw:
     return 4.0 * small / denominator
 
 
+def _squareplus(x: Raw, exact: bool, b: Raw) -> Raw:
+    """The row's expansion, in fewer passes: ½(|x| + √(x² + b)), or b/4 over it for x ≤ 0."""
+    size = np.abs(x)
+    half = np.minimum(size, 2.0**60)  # beyond, b no longer counts, and x² might overflow
+    half *= half
+    half += b
+    np.sqrt(half, out=half)
+    np.maximum(half, size, out=half)
+    half *= 0.5  # before the sum, which might overflow
+    size *= 0.5
+    half += size
+    return np.where(x > 0.0, half, 0.25 * b / half)
+
+
 # x f(x) with an f that becomes subnormal long before the product does: the small factor is taken
 # apart, so that x meets it before its digits are lost.
 
@@ -377,6 +391,7 @@ def _functions() -> dict[str, Raw]:
     }  # fmt: skip
     known |= {name: _blocked(name, kernel, narrow=False) for name, kernel in special.items()}
     known["sigmoid"] = _blocked("sigmoid", _sigmoid, narrow=True)
+    known["squareplus"] = _blocked("squareplus", _squareplus, narrow=True)
     for name in TABLE:
         if name not in known:
             known[name] = _blocked(name, _expansion(name, known), narrow=True)

@@ -27,6 +27,8 @@ def _swap(b: Any, x: Any) -> Any:
 
 def _rows(b: Any, x: Any) -> Any:
     shape = tuple(x.shape)
+    if len(shape) == 2:
+        return x
     count = 1
     for n in shape[:-1]:
         count *= n
@@ -115,7 +117,7 @@ def _linear_forward(b: Any, x: Any, w: Any, bias: Any = None) -> Any:
     out = b.matmul(_rows(b, x), _swap(b, w))
     if bias is not None:
         out += bias
-    return b.reshape(out, (*tuple(x.shape)[:-1], w.shape[0]))
+    return out if len(x.shape) == 2 else b.reshape(out, (*tuple(x.shape)[:-1], w.shape[0]))
 
 
 def _linear_vjp(b: Any, g: Any, saved: list[Any], n: Node) -> tuple[Any, ...]:
@@ -123,7 +125,9 @@ def _linear_vjp(b: Any, g: Any, saved: list[Any], n: Node) -> tuple[Any, ...]:
     rows = _rows(b, g)
     gx = gw = None
     if n.parents[0] is not None:
-        gx = b.reshape(b.matmul(rows, w), (*tuple(g.shape)[:-1], w.shape[1]))
+        gx = b.matmul(rows, w)
+        if len(g.shape) != 2:
+            gx = b.reshape(gx, (*tuple(g.shape)[:-1], w.shape[1]))
     if n.parents[1] is not None:
         gw = b.matmul(_swap(b, rows), _rows(b, x))
     if len(n.parents) == 2:
@@ -147,7 +151,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         raise ShapeError(f"linear: bias {tuple(bias._a.shape)} should be ({sw[0]},)")
     operands = (input, weight) if bias is None else (input, weight, bias)
     common_backend(operands, "linear")
-    names = {o.dtype.name for o in operands}
-    if len(names) > 1:
-        raise DTypeError(f"linear of {' and '.join(sorted(names))}: convert with .to(dtype)")
+    if any(o._a.dtype != x._a.dtype for o in operands):
+        names = sorted({o.dtype.name for o in operands})
+        raise DTypeError(f"linear of {' and '.join(names)}: convert with .to(dtype)")
     return apply(LINEAR, operands)

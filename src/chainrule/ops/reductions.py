@@ -83,7 +83,7 @@ def _sum_forward(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
 def _sum_vjp(b: Any, g: Any, saved: Any, n: Node) -> tuple[Any, ...]:
     dims, keepdim = n.attrs
     shape = n.parents[0].shape  # pyright: ignore[reportOptionalMemberAccess]
-    if not keepdim:
+    if not keepdim and len(dims) < len(shape):
         g = b.reshape(g, kept_shape(shape, dims))
     return (b.expand(g, shape),)
 
