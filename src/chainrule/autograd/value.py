@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from chainrule.autograd.node import Leaf, Node
 
 _INSIDE = __name__.partition(".")[0] + "."
-_PREFIX = len(_INSIDE)
 
 
 class Value:
@@ -127,7 +126,7 @@ def backend_for(raw: Any) -> Any:
 def user_place(depth: int = 2) -> Place:
     """The innermost line outside this package: where the user called."""
     frame = inner = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
-    while frame.f_globals.get("__name__", "")[:_PREFIX] == _INSIDE:
+    while frame.f_globals.get("__name__", "").startswith(_INSIDE):
         frame = frame.f_back
         if frame is None:
             return Place(inner.f_code, inner.f_lasti)

@@ -182,15 +182,18 @@ def _sech2(x: Raw, exact: bool) -> Raw:
 def _squareplus(x: Raw, exact: bool, b: Raw) -> Raw:
     """The row's expansion, in fewer passes: ½(|x| + √(x² + b)), or b/4 over it for x ≤ 0."""
     size = np.abs(x)
-    half = np.minimum(size, 2.0**60)  # beyond, b no longer counts, and x² might overflow
+    half = np.minimum(size, _constant(2.0**60, x.dtype))  # beyond, b no longer counts, and x² might overflow
     half *= half
     half += b
     np.sqrt(half, out=half)
     np.maximum(half, size, out=half)
-    half *= 0.5  # before the sum, which might overflow
-    size *= 0.5
+    one_half = _constant(0.5, x.dtype)
+    half *= one_half  # before the sum, which might overflow
+    size *= one_half
     half += size
-    return np.where(x > 0.0, half, 0.25 * b / half)
+    below = _constant(0.25, x.dtype) * b / half
+    np.copyto(below, half, where=x > _constant(0.0, x.dtype))
+    return below
 
 
 # x f(x) with an f that becomes subnormal long before the product does: the small factor is taken
@@ -260,6 +263,14 @@ def _gelu_tanh(x: Raw, exact: bool) -> Raw:
     return result
 
 
+@functools.lru_cache(maxsize=256)
+def _constant(value: float, dtype: Any) -> Raw:
+    """Return a 0-d array: NumPy converts a Python float at every call."""
+    constant = np.asarray(value, dtype)
+    constant.flags.writeable = False
+    return constant
+
+
 def _memory_order(x: Raw) -> list[int]:
     """Return the dimensions by falling stride: a dense `x` is contiguous in that order."""
     return sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]))
@@ -286,7 +297,7 @@ def _blocked(name: str, kernel: Callable[..., Raw], narrow: bool) -> Raw:
             if all([type(p) is float or type(p) is int for p in given]):
                 if x.size <= _SMALL:  # plain: no blocks
                     if narrow or d is _F64:
-                        return kernel(x, d is _F64, *[np.asarray(p, d) for p in given])
+                        return kernel(x, d is _F64, *[_constant(p, d) for p in given])
                     return kernel(x.astype(np.float64), False, *given).astype(np.float32)
                 if d is _F32 and tiled() is not None:
                     order = _memory_order(x)

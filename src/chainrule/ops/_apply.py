@@ -30,6 +30,7 @@ from chainrule.backends import numpy as numpy_backend
 from chainrule.dtypes import DType
 from chainrule.errors import DeviceError, DTypeError
 from chainrule.layout import Layout
+from chainrule.storage import CLOCK
 
 Saves = tuple[Any, ...]  # input indices, and "y" for the output
 
@@ -183,13 +184,20 @@ def apply(rule: ArrayRule, inputs: Sequence[Value], attrs: tuple[Any, ...] = ())
     t = object.__new__(type(inputs[0]))
     t._a = out
     t._s = t.node = None
-    if is_grad_enabled():
-        parents = tuple([x.node for x in inputs])
-        if any(parents):
+    parents = tuple([x.node for x in inputs])
+    if any(parents) and is_grad_enabled():
+        indices = rule.saves
+        if indices.__class__ is not tuple:
             indices = rule.saved_indices(tuple([p is not None for p in parents]))
-            saved = tuple([out if i == "y" else inputs[i] for i in indices])
-            shape = tuple(out.shape)
-            t.node = record(rule, saved + extras, parents, attrs, shape, user_place(2))
+        n = t.node = object.__new__(Node)
+        n.rule = rule
+        n.saved = (*[out if i == "y" else inputs[i] for i in indices], *extras)
+        n.attrs = attrs
+        n.parents = parents
+        n.code, n.lasti = user_place(2)
+        n.shape = out.shape if b is numpy_backend else tuple(out.shape)
+        n.stamp = CLOCK.now
+        n.hooks = n.storage = None
     return t
 
 
@@ -231,6 +239,17 @@ def coerce(args: Sequence[Any], name: str) -> tuple[list[Any], type[Any]]:
     if not any(isinstance(a, Value) for a in operands):
         raise DTypeError(f"{name} needs at least one tensor; for numbers alone use the math module")
     return operands, kind
+
+
+def alike(tensors: Sequence[Value]) -> bool:
+    """Whether all are NumPy floats of one dtype, so that nothing is to be converted or refused."""
+    kind: Any = None
+    for t in tensors:
+        a = t._a
+        if type(a) is not ndarray or (kind is not None and a.dtype is not kind):
+            return False
+        kind = a.dtype
+    return kind is not None and kind.kind == "f"
 
 
 def common_backend(operands: Sequence[Any], name: str) -> Any:

@@ -14,7 +14,7 @@ from chainrule.autograd.node import Node
 from chainrule.autograd.value import Value
 from chainrule.errors import DTypeError, ShapeError
 from chainrule.ops import views
-from chainrule.ops._apply import ArrayRule, apply, coerce, common_backend
+from chainrule.ops._apply import ArrayRule, alike, apply, coerce, common_backend
 
 if TYPE_CHECKING:
     from chainrule._tensor import Tensor
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def _swap(b: Any, x: Any) -> Any:
     n = len(x.shape)
-    return b.permute(x, (*range(n - 2), n - 1, n - 2))
+    return b.permute(x, (1, 0) if n == 2 else (*range(n - 2), n - 1, n - 2))
 
 
 def _rows(b: Any, x: Any) -> Any:
@@ -150,8 +150,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if bias is not None and tuple(bias._a.shape) != (sw[0],):
         raise ShapeError(f"linear: bias {tuple(bias._a.shape)} should be ({sw[0]},)")
     operands = (input, weight) if bias is None else (input, weight, bias)
-    common_backend(operands, "linear")
-    if any(o._a.dtype != x._a.dtype for o in operands):
+    if not alike(operands):
+        common_backend(operands, "linear")
         names = sorted({o.dtype.name for o in operands})
-        raise DTypeError(f"linear of {' and '.join(names)}: convert with .to(dtype)")
+        if len(names) > 1:
+            raise DTypeError(f"linear of {' and '.join(names)}: convert with .to(dtype)")
     return apply(LINEAR, operands)
