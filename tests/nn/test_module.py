@@ -187,6 +187,7 @@ def test_moving_keeps_identity_so_that_an_optimiser_still_holds_the_parameters()
     assert isinstance(kept, nn.Parameter)
     assert kept.dtype is kept.grad.dtype is cr.float64
     assert net.seen.dtype is cr.float64
+    assert {t.dtype for t in net.state_dict().values()} == {cr.float64}
     net(x.double()).sum().backward()
     net.to("torch", cr.float32)
     assert str(kept.device) == "torch"
