@@ -87,6 +87,7 @@ from chainrule.ops import (
     var,
     var_mean,
 )
+from chainrule.ops.bitwise import bitwise_and, bitwise_not, bitwise_or, bitwise_xor
 from chainrule.ops.gathering import (
     gather,
     index_select,

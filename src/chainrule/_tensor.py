@@ -27,7 +27,7 @@ from chainrule.autograd.value import (
 from chainrule.dtypes import DType
 from chainrule.errors import DTypeError, GradError, InputError, ShapeError
 from chainrule.layout import Layout
-from chainrule.ops import gathering, indexing, inplace, joining, masking, named, views
+from chainrule.ops import bitwise, gathering, indexing, inplace, joining, masking, named, views
 from chainrule.ops._apply import register_alias, to_dtype
 from chainrule.storage import Storage
 
@@ -515,14 +515,13 @@ class Tensor(Value):
     def __rmatmul__(self, other: Any) -> Tensor:
         return ops.matmul(other, self)
 
-    def __and__(self, other: Any) -> Tensor:
-        return named.logical_and(self, other)
-
-    def __or__(self, other: Any) -> Tensor:
-        return named.logical_or(self, other)
-
-    def __invert__(self) -> Tensor:
-        return named.logical_not(self)
+    __and__ = bitwise.bitwise_and
+    __rand__ = bitwise.bitwise_and
+    __or__ = bitwise.bitwise_or
+    __ror__ = bitwise.bitwise_or
+    __xor__ = bitwise.bitwise_xor
+    __rxor__ = bitwise.bitwise_xor
+    __invert__ = bitwise.bitwise_not
 
     # Elementwise, by name.
 
@@ -584,6 +583,10 @@ class Tensor(Value):
     ne = named.ne
     logical_and = named.logical_and
     logical_or = named.logical_or
+    bitwise_and = bitwise.bitwise_and
+    bitwise_or = bitwise.bitwise_or
+    bitwise_xor = bitwise.bitwise_xor
+    bitwise_not = bitwise.bitwise_not
     subtract = named.sub
     multiply = named.mul
     divide = named.div

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, isfinite
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,13 @@ def full(
     if dtype is None:
         known = (bool, dtypes.bool), (int, dtypes.int64)
         dtype = next((d for k, d in known if isinstance(fill_value, k)), dtypes.float32)
+    if dtype.category == 1 and isinstance(fill_value, int):
+        bits = 8 * dtype.itemsize
+        low, high = (
+            (0, 2**bits - 1) if dtype is dtypes.uint8 else (-(2**bits) // 2, 2**bits // 2 - 1)
+        )
+        if not low <= fill_value <= high:
+            raise InputError(f"{fill_value} is out of the range of {dtype.name}: {low} to {high}")
     b = backends.get(device)
     raw = b.empty(checked_size((size,)), dtype)
     b.assign(raw, fill_value)
@@ -226,24 +234,53 @@ def ones(
     return full(sizes(size), 1.0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def full_like(input: Tensor, fill_value: float, *, dtype: DType | None = None) -> Tensor:
-    """`fill_value` in the shape, dtype and device of `input`."""
-    return full(input.shape, fill_value, dtype=dtype or input.dtype, device=input.device)
+def full_like(
+    input: Tensor,
+    fill_value: float,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`fill_value` in the shape of `input`, and in its dtype and on its device unless given."""
+    device = device or input.device
+    dtype = dtype or input.dtype
+    return full(input.shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def zeros_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
-    """Zeros in the shape, dtype and device of `input`."""
-    return full_like(input, 0.0, dtype=dtype)
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Zeros in the shape of `input`, and in its dtype and on its device unless given."""
+    return full_like(input, 0.0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def ones_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
-    """Ones in the shape, dtype and device of `input`."""
-    return full_like(input, 1.0, dtype=dtype)
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Ones in the shape of `input`, and in its dtype and on its device unless given."""
+    return full_like(input, 1.0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def empty_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
-    """Unspecified values in the shape, dtype and device of `input`."""
-    return empty(input.shape, dtype=dtype or input.dtype, device=input.device)
+def empty_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Unspecified values in the shape of `input`, in its dtype and on its device unless given."""
+    device = device or input.device
+    dtype = dtype or input.dtype
+    return empty(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def arange(
@@ -255,13 +292,23 @@ def arange(
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers from `start` (0 if one argument is given) up to but without `end`."""
+    """Numbers from `start` (0 if one argument is given) up to but without `end`.
+
+    For an integer dtype `start` and `step` are truncated first, for int64 `end` too.
+    """
     if end is None:
         start, end = 0, start
+    if not (isfinite(start) and isfinite(end) and isfinite(step)):
+        raise InputError(f"arange from {start} to {end} with step {step} has no end")
     if step == 0 or (end - start) * step < 0:
         raise InputError(f"arange from {start} to {end} cannot be walked with step {step}")
     whole = all(isinstance(x, int) for x in (start, end, step))
     dtype = dtype or (dtypes.int64 if whole else dtypes.float32)
+    if dtype.category == 1 and not whole:
+        end = int(end) if dtype is dtypes.int64 else end
+        count = ceil((end - (int(start) if dtype is dtypes.int64 else start)) / step)
+        start, step = int(start), int(step)
+        end = start + count * step
     b = backends.get(device)
     return wrap(b.cast(b.from_numpy(np.arange(start, end, step)), dtype), requires_grad)
 
@@ -278,6 +325,12 @@ def linspace(
     """`steps` evenly spaced numbers from `start` to `end`, both included."""
     if steps < 0:
         raise InputError(f"linspace needs a number of steps of at least 0, got {steps}")
+    for bound in (start, end):
+        if len(getattr(bound, "shape", ())):
+            raise ShapeError(f"linspace runs between two numbers, not shape {tuple(bound.shape)}")  # pyright: ignore
+    start, end = float(start), float(end)
+    if dtype.category == 1:  # PyTorch's: the ends are of the dtype too
+        start, end = int(start), int(end)
     b = backends.get(device)
     return wrap(b.cast(b.from_numpy(np.linspace(start, end, steps)), dtype), requires_grad)
 
@@ -291,6 +344,7 @@ def eye(
     requires_grad: bool = False,
 ) -> Tensor:
     """Ones on the diagonal of an n × m matrix (square by default), zeros elsewhere."""
+    n, m = checked_size((n, n if m is None else m))
     b = backends.get(device)
     return wrap(b.cast(b.from_numpy(np.eye(n, m)), dtype), requires_grad)
 

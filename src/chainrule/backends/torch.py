@@ -168,11 +168,14 @@ def view(buffer: Raw, dtype: DType, layout: Layout) -> Raw:
 
 def assign(target: Raw, value: Raw) -> None:
     """Write `value`, broadcast, into the memory of `target`."""
+    if type(value) is Flipped:
+        value = read(value)
+    elif not isinstance(value, torch.Tensor):  # a number keeps its 53 bits: no float32 in between
+        value = torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
     if type(target) is Flipped:
-        value = read(value) if type(value) is Flipped else torch.as_tensor(value)
         target.tensor.copy_(value.expand(target.shape).flip(target.dims))
     else:
-        target.copy_(read(value) if type(value) is Flipped else torch.as_tensor(value))
+        target.copy_(value)
 
 
 def add_into(target: Raw, value: Raw) -> None:

@@ -296,6 +296,10 @@ class Layout(Facts):
                         else f"has size {old}, and only size 1 can become {size}"
                     )
                 )
+        if self.shape:  # a new dimension of size 1 has the stride that unsqueeze would give it
+            for dim in range(new - 1, -1, -1):
+                if new_shape[dim] == 1:
+                    new_strides[dim] = new_shape[dim + 1] * new_strides[dim + 1]
         return unchecked_layout(tuple(new_shape), tuple(new_strides), self.offset)
 
     def can_view(self, shape: int | Sequence[int]) -> Layout | None:

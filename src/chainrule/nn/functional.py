@@ -28,15 +28,6 @@ from chainrule.ops.losses import (
     nll_loss as nll_loss,
 )
 from chainrule.ops.named import (
-    elu as elu,
-)
-from chainrule.ops.named import (
-    hardtanh as hardtanh,
-)
-from chainrule.ops.named import (
-    leaky_relu as leaky_relu,
-)
-from chainrule.ops.named import (
     logsigmoid as logsigmoid,
 )
 from chainrule.ops.named import (
@@ -76,11 +67,35 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     raise InputError(f'gelu: approximate is "none" or "tanh", got {approximate!r}')
 
 
-def softplus(input: Tensor, beta: float = 1.0) -> Tensor:
-    """log(1 + exp(βx))/β, exact everywhere: it needs no threshold."""
-    if beta == 1.0:
+def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """x above 0, else α(eˣ − 1) (Clevert et al. 2015)."""
+    return ops.elu(input, alpha)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """x above 0, else `negative_slope` · x."""
+    return ops.leaky_relu(input, negative_slope)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """x held between two numbers; the gradient is 0 at and beyond them."""
+    if min_val > max_val:
+        raise InputError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
+    return ops.hardtanh(input, min_val, max_val)
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float | None = None) -> Tensor:
+    """log(1 + exp(βx))/β, exact everywhere: it needs no `threshold`.
+
+    Where one is given, the result is x for βx above it, as PyTorch has it (there 20 by default).
+    """
+    if beta == 1.0 and threshold is None:
         return ops.softplus(input)
-    return ops.softplus(input * beta) / beta
+    scaled = input * beta
+    if threshold is None:
+        return ops.softplus(scaled) / beta
+    linear = scaled > threshold
+    return ops.where(linear, input, ops.softplus(ops.where(linear, 0.0, scaled)) / beta)
 
 
 def dropout(

@@ -39,9 +39,11 @@ def _slow(name: str, *args: Any) -> Any:
     backend = common_backend(operands, name)
     values = [i for i, a in enumerate(operands) if isinstance(a, Value)]
     typed = [i for i in range(len(operands)) if not (name == "where" and i == 0)]
-    dtype = _result_dtype(operands, typed)
+    dtype = result_dtype(operands, typed)
     if primitive.result == "float" and dtype.category < 2:
         dtype = dtypes.float32
+    if dtype is dtypes.bool and name == "square":
+        dtype = dtypes.int64  # a product of bools is one, a power counts: PyTorch's
     if dtype.is_complex:
         raise DTypeError(f"{name} of complex tensors: complex dtypes are storage only")
     if name == "where" and isinstance(operands[0], Value):
@@ -61,6 +63,10 @@ def _slow(name: str, *args: Any) -> Any:
         ]
     elif dtype.category < 2:
         shown = [int(r) if isinstance(r, float) and r.is_integer() else r for r in raws]
+        if name == "pow":
+            _check_exponent(shown[1])
+        elif name == "sign" and dtype is dtypes.bool:  # NumPy has none
+            shown = [backend.cast(raws[0], dtypes.uint8)]
     out = _compute(backend, name, shown, operands)
     wanted = dtypes.bool if primitive.result == "bool" else dtype
     out = backend.asarray(out)
@@ -105,6 +111,13 @@ def _compute(backend: Any, name: str, raws: list[Any], operands: Sequence[Any]) 
         raise DTypeError(f"{name}: {wrong}") from None
 
 
+def _check_exponent(exponent: Any) -> None:
+    if (exponent < 0) if isinstance(exponent, int) else (exponent < 0).any():
+        raise InputError(
+            "pow: an integer to a negative power is no integer: convert one with .to(cr.float32)"
+        )
+
+
 def _broadcastable(shapes: Sequence[tuple[int, ...]]) -> bool:
     try:
         np.broadcast_shapes(*shapes)
@@ -113,7 +126,8 @@ def _broadcastable(shapes: Sequence[tuple[int, ...]]) -> bool:
     return True
 
 
-def _result_dtype(operands: Sequence[Any], typed: Sequence[int]) -> DType:
+def result_dtype(operands: Sequence[Any], typed: Sequence[int]) -> DType:
+    """The dtype that the operands at the places `typed` promote to."""
     dimensioned: list[DType] = []
     zero_dim: list[DType] = []
     numbers: list[DType] = []

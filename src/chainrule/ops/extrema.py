@@ -92,10 +92,16 @@ def amin(
     return _extreme(AMIN, input, axis if dim is None else dim, keepdim or keepdims)
 
 
+def _tensor_of(input: Any, name: str) -> Any:
+    if not isinstance(input, Value):
+        raise DTypeError(f"{name} takes a tensor, not {type(input).__name__}: use cr.tensor")
+    return input
+
+
 def _extreme(
     rule: ArrayRule, input: Tensor, dim: Dims, keepdim: bool, nan_ties: bool = False
 ) -> Tensor:
-    shape = input.shape
+    shape = _tensor_of(input, rule.name).shape
     dims = reduced_dims(dim, len(shape))
     not_empty(shape, dims, rule.name)
     return apply(rule, (input,), (dims, keepdim, nan_ties))
@@ -132,7 +138,7 @@ PICK = ArrayRule("pick", _pick_forward, _pick_vjp, (1,))
 
 
 def _with_index(name: str, input: Any, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    shape = input.shape
+    shape = _tensor_of(input, name).shape
     d = one_dim(dim, len(shape))
     x = input if shape else input.reshape(1)
     not_empty(x.shape, (d,), name)

@@ -19,13 +19,14 @@ from chainrule.ops._apply import ArrayRule, apply, common_backend, to_dtype
 from chainrule.ops._keys import check_range
 from chainrule.ops.indexing import accumulated, index_get
 from chainrule.ops.inplace import in_place
-from chainrule.ops.named import add
+from chainrule.ops.named import add, lt, where
 
 if TYPE_CHECKING:
     from chainrule._tensor import Tensor
 
 
-def _index(index: Any, name: str) -> Any:
+def checked_index(index: Any, name: str) -> Any:
+    """`index` as int64; raises `DTypeError` for what is no int64 or int32 tensor."""
     if not isinstance(index, Value):
         raise DTypeError(f"{name}: the index must be a tensor, not {type(index).__name__}")
     dtype = backend_for(index._a).dtype_of(index._a)
@@ -34,7 +35,7 @@ def _index(index: Any, name: str) -> Any:
     return to_dtype(index, dtypes.int64)
 
 
-def _check_cover(name: str, index: Any, shape: tuple[int, ...], dim: int | None, of: str) -> None:
+def check_cover(name: str, index: Any, shape: tuple[int, ...], dim: int | None, of: str) -> None:
     """Raise unless `index` has as many dimensions as `shape` and, but for `dim`, fits into it."""
     have = tuple(index._a.shape)
     if len(have) != len(shape):
@@ -76,13 +77,13 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     `index` may be smaller than `input` in the other dimensions. Raises `IndexRangeError` for
     places outside [0, size).
     """
-    index = _index(index, "gather")
+    index = checked_index(index, "gather")
     common_backend((input, index), "gather")
     shape = tuple(input._a.shape)
     if not shape or not index._a.shape:
         return _gather_0d(input, dim, index)
     d = views.checked_dim(dim, len(shape))
-    _check_cover("gather", index, shape, d, "input")
+    check_cover("gather", index, shape, d, "input")
     check_range(raw_of(index), d, shape[d], 0)
     return apply(GATHER, (input, index), (d,))
 
@@ -120,18 +121,19 @@ def scatter_add_to(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tenso
     `src` may be larger than `index`: its part of that shape is used. Raises `IndexRangeError` for
     places outside [0, size) and `DTypeError` where the dtypes differ.
     """
-    index = _index(index, "scatter_add")
+    index = checked_index(index, "scatter_add")
     common_backend((input, index, src), "scatter_add")
     if input.dtype is not src.dtype:
         raise DTypeError(
             f"scatter_add of {src.dtype.name} into {input.dtype.name}: convert one with .to(dtype)"
         )
     shape = tuple(input._a.shape)
-    if not shape:
-        raise ShapeError("scatter_add into a 0-d tensor: use +")
+    if not shape:  # one place, as index_select has it
+        row = [views.reshape(t, (1,)) if not t._a.shape else t for t in (input, index, src)]
+        return views.reshape(scatter_add_to(row[0], dim, row[1], row[2]), ())
     d = views.checked_dim(dim, len(shape))
-    _check_cover("scatter_add", index, shape, d, "input")
-    _check_cover("scatter_add", index, tuple(src._a.shape), None, "source")
+    check_cover("scatter_add", index, shape, d, "input")
+    check_cover("scatter_add", index, tuple(src._a.shape), None, "source")
     check_range(raw_of(index), d, shape[d], 0)
     for e, n in enumerate(tuple(index._a.shape)):
         if src._a.shape[e] != n:
@@ -148,7 +150,7 @@ scatter_add_.__name__ = "scatter_add_"
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along `dim` at the places of a 1-D or 0-d `index`, in its order."""
-    index = _index(index, "index_select")
+    index = checked_index(index, "index_select")
     common_backend((input, index), "index_select")
     if len(index._a.shape) > 1:
         raise ShapeError(
@@ -163,10 +165,14 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather` with both broadcast in the other dimensions; without `dim`, both are flattened."""
-    indices = _index(indices, "take_along_dim")
+    """`gather` with both broadcast in the other dimensions; without `dim`, both are flattened.
+
+    Negative indices count from the end.
+    """
+    indices = checked_index(indices, "take_along_dim")
     if dim is None:
-        return gather(views.reshape(input, (-1,)), 0, views.reshape(indices, (-1,)))
+        row = views.reshape(input, (-1,))
+        return gather(row, 0, _from_the_start(views.reshape(indices, (-1,)), row._a.shape[0]))
     a, c = tuple(input._a.shape), tuple(indices._a.shape)
     if len(a) != len(c):
         raise ShapeError(
@@ -181,7 +187,12 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         ) from None
     whole, small = list(joint), list(joint)
     whole[d], small[d] = a[d], c[d]
+    indices = _from_the_start(indices, a[d])
     return gather(views.expand(input, whole), d, views.expand(indices, small))
+
+
+def _from_the_start(index: Any, size: int) -> Any:
+    return where(lt(index, 0), add(index, size), index)
 
 
 def _embedding_forward(b: Any, weight: Any, index: Any, padding: int | None) -> Any:
@@ -206,7 +217,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
 
     The row `padding_idx` gets no gradient. Raises `IndexRangeError` for places outside [0, n).
     """
-    index = _index(input, "embedding")
+    index = checked_index(input, "embedding")
     common_backend((weight, index), "embedding")
     shape = tuple(weight._a.shape)
     if len(shape) != 2:

@@ -171,9 +171,9 @@ def pad(
     return apply(PAD, (x,), (tuple(size), window, 0 if value is None else value))
 
 
-def repeat(input: Tensor, *sizes: Any) -> Tensor:
+def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """A copy of `input` repeated `sizes[d]` times along each dimension; new ones come first."""
-    times = views.sizes(sizes)
+    times = views.sizes(sizes, repeats)
     shape = tuple(input._a.shape)
     lead = len(times) - len(shape)
     if lead < 0:
@@ -189,9 +189,9 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     return views.reshape(x, tuple(t * n for t, n in zip(times, shape, strict=True)), copy=True)
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *sizes: Any, dims: Any = None) -> Tensor:
     """`repeat` whose missing leading sizes are 1."""
-    times = views.sizes(dims)
+    times = views.sizes(sizes, dims)
     return repeat(input, (1,) * (len(input._a.shape) - len(times)) + times)
 
 

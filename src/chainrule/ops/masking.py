@@ -131,6 +131,8 @@ def clamp(input: Tensor, min: Bound = None, max: Bound = None) -> Tensor:
     """
     if min is None and max is None:
         raise InputError("clamp needs min, max or both")
+    if not isinstance(input, Value):
+        raise DTypeError(f"clamp holds a tensor, not {type(input).__name__}: use cr.tensor")
     exact = input.dtype.category < 2 or not all(
         m is None or isinstance(m, (bool, int, float)) or m.dtype.category == 2 for m in (min, max)
     )

@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 Dims = int | Sequence[int]
 
 
-def sizes(args: tuple[Any, ...]) -> tuple[int, ...]:
-    """Sizes given as separate integers or as one sequence."""
+def sizes(args: tuple[Any, ...], keyword: Any = None) -> tuple[int, ...]:
+    """Sizes given as separate integers, as one sequence, or by their keyword."""
+    if keyword is not None:
+        if args:
+            raise InputError(f"sizes or dimensions given twice: {args} and {keyword}")
+        args = (keyword,)
     if len(args) == 1 and not isinstance(args[0], int) and hasattr(args[0], "__iter__"):
         args = tuple(args[0])
     return tuple([int(n) for n in args])
@@ -59,20 +63,20 @@ def detach(input: Tensor) -> Tensor:
     return detached(input)
 
 
-def view_as(input: Tensor, *shape: Any) -> Tensor:
+def view_as(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """The same elements in row-major order under `shape`, never a copy.
 
     Raises `LayoutError` (a RuntimeError) that names the two dimensions that do not merge.
     """
-    return view(input, input.layout.view(sizes(shape)), RESHAPE, (input.layout.shape,))
+    return view(input, input.layout.view(sizes(shape, size)), RESHAPE, (input.layout.shape,))
 
 
-def reshape(input: Tensor, *shape: Any, copy: bool | None = None) -> Tensor:
+def reshape(input: Tensor, *extents: Any, shape: Any = None, copy: bool | None = None) -> Tensor:
     """The same elements in row-major order under `shape`: a view where possible, else a copy.
 
     `copy=False` raises `LayoutError` instead of copying; `copy=True` always copies.
     """
-    wanted = sizes(shape)
+    wanted = sizes(extents, shape)
     if copy is False:
         return view_as(input, wanted)
     seen = input.layout.can_view(wanted)
@@ -112,9 +116,9 @@ def checked_dim(dim: int, ndim: int) -> int:
     return check(dim, ndim)
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The dimensions in the order `dims`."""
-    order = tuple(checked_dim(d, len(input.layout.shape)) for d in sizes(dims))
+    order = tuple([checked_dim(d, len(input.layout.shape)) for d in sizes(order, dims)])
     seen = input.layout.permute(order)
     inverse = [0] * len(order)
     for i, d in enumerate(order):
@@ -126,7 +130,9 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     n = len(input.layout.shape)
     order = list(range(n))
-    a, b = checked_dim(dim0, n), checked_dim(dim1, n)
+    a, b = checked_dim(dim0, n or 1), checked_dim(dim1, n or 1)
+    if not n:  # a 0-d tensor takes 0 and -1, as in PyTorch
+        return alias(input)
     order[a], order[b] = b, a
     return view(input, input.layout.transpose(a, b), PERMUTE, (tuple(order),))
 
@@ -145,9 +151,9 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     return permute(input, tuple(placed[i] if i in placed else next(rest) for i in range(n)))
 
 
-def expand(input: Tensor, *shape: Any) -> Tensor:
+def expand(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """Size-1 and new leading dimensions repeated with stride 0, without a copy; −1 keeps a size."""
-    return view(input, input.layout.expand(sizes(shape)), EXPAND)
+    return view(input, input.layout.expand(sizes(shape, size)), EXPAND)
 
 
 def broadcast_to(input: Tensor, shape: Sequence[int]) -> Tensor:
@@ -155,10 +161,10 @@ def broadcast_to(input: Tensor, shape: Sequence[int]) -> Tensor:
     return expand(input, tuple(shape))
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The order along `dims` reversed: a view with negative strides (PyTorch copies)."""
     n = len(input.layout.shape)
-    where = tuple(checked_dim(d, n) for d in sizes(dims))
+    where = tuple([checked_dim(d, n) for d in sizes(order, dims)])
     return view(input, input.layout.flip(where), FLIP, (where,))
 
 
@@ -222,10 +228,14 @@ def as_strided(
             "as_strided of a tensor that needs a gradient wants a contiguous one: this has shape "
             f"{layout.shape} and stride {layout.strides}; call .contiguous() first"
         )
-    within = Layout(seen.shape, seen.strides, seen.offset - layout.offset)
+    reach = seen.bounds()
+    if reach is not None and reach[0] < layout.offset:
+        raise GradError(
+            f"as_strided of a tensor that needs a gradient reaches address {reach[0]}, before its "
+            f"first element at {layout.offset}: take it of the whole memory, or .detach() first"
+        )
+    within = Layout(seen.shape, seen.strides, seen.offset - layout.offset if reach else 0)
     within.check_fits(layout.numel)
-    if within.bounds() is not None and within.bounds()[0] < 0:  # pyright: ignore
-        raise GradError("as_strided reaches before the first element of this tensor")
     return view(input, seen, REGION, (within,))
 
 

@@ -1,0 +1,387 @@
+"""Which function of ours answers which OpInfo entry, and where the two are not the same.
+
+One row an operation: ours, what of PyTorch's call it lacks, and where it differs on purpose
+(`docs/conventions.md`). Rows are as near to `cr.name` as they can be: what a row adapts, a user
+would have to adapt too. Needs no PyTorch.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import chainrule as cr
+import chainrule.nn.functional as F
+
+When = Callable[[Any, str], bool]
+
+
+def always(sample: Any, dtype: str) -> bool:
+    """Every sample of every dtype."""
+    return True
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where ours differs on purpose: these aspects are then not compared.
+
+    Aspects: "value", "dtype", "view" (strides), "gradient" (first and second), "second", and
+    "refused", where ours has to raise.
+    """
+
+    reason: str
+    aspects: tuple[str, ...]
+    when: When = always
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One row: the function, how it is written, and its limits."""
+
+    ours: Callable[..., Any]
+    written: str
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[tuple[When, str], ...] = ()
+    differs: tuple[Difference, ...] = ()
+    takes: tuple[tuple[Callable[[Any], bool], str], ...] = ()
+    shape_only: bool = False
+    # Judged against float64, the error may be twice PyTorch's and this many roundings of the
+    # largest number.
+    roundings: float = 4
+
+    def unsupported(self, sample: Any, dtype: str) -> str | None:
+        """Why ours cannot be called with this sample, or None."""
+        for keyword in sample.kwargs:
+            if keyword in self.lacks:
+                return self.lacks[keyword]
+        return next((reason for when, reason in self.without if when(sample, dtype)), None)
+
+    def accepts(self, sample: Any) -> str | None:
+        """Why ours answers a call that PyTorch refuses, or None."""
+        return next((reason for when, reason in self.takes if when(sample)), None)
+
+
+def function(name: str, **limits: Any) -> Entry:
+    """`cr.name`."""
+    return Entry(getattr(cr, name), f"cr.{name}", **limits)
+
+
+def functional(name: str, **limits: Any) -> Entry:
+    """`F.name`."""
+    return Entry(getattr(F, name), f"F.{name}", **limits)
+
+
+def method(name: str, **limits: Any) -> Entry:
+    """`x.name(…)`."""
+    return Entry(getattr(cr.Tensor, name), f"x.{name}()", **limits)
+
+
+def read(name: str) -> Entry:
+    """`x.name`, a property."""
+    return Entry(operator.attrgetter(name), f"x.{name}")
+
+
+def keyword(*names: str) -> dict[str, str]:
+    """No such keywords."""
+    return {name: f"no `{name}=`" for name in names}
+
+
+def dtype_is(*names: str) -> When:
+    """Samples of these dtypes."""
+    return lambda sample, dtype: dtype in names
+
+
+def number(x: Any) -> bool:
+    """A Python number rather than a tensor."""
+    return isinstance(x, (bool, int, float, complex))
+
+
+def _with_number(sample: Any) -> bool:
+    operands = (sample.input, *sample.args)
+    return any(map(number, operands)) and not all(map(number, operands))
+
+
+def _bound(sample: Any) -> bool:
+    return not number(sample.input)
+
+
+def _first(sample: Any) -> bool:
+    return number(sample.input) and not number(sample.args[0])
+
+
+BOUND = ((_bound, "a bound may be a number"),)
+FIRST_NUMBER = ((_first, "numbers are operands, on either side"),)
+NUMBERS = ((_with_number, "numbers are operands, on either side"),)
+WHOLE = ("int64", "int32", "int16", "int8", "uint8")
+STORAGE_ONLY = "complex numbers are stored, not computed with"
+
+
+def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    return x[(slice(None),) * dim + (slice(start, end, step),)]
+
+
+def _index_put(x: Any, key: Any, value: Any, accumulate: bool = False) -> Any:
+    y = x.clone()
+    y[tuple(key)] = value
+    return y
+
+
+def _to(x: Any, *args: Any, memory_format: Any = None) -> Any:
+    # The two flags before the last (non_blocking, copy) say nothing about the result.
+    return x.to(*args[:-2])
+
+
+def _formatted(sample: Any, dtype: str) -> bool:
+    found = str(sample.kwargs.get("memory_format", "torch.preserve_format"))
+    return found not in ("torch.preserve_format", "torch.contiguous_format")
+
+
+def _cast(name: str) -> Entry:
+    def ours(x: Any, memory_format: Any = None) -> Any:
+        return getattr(x, name)()
+
+    return Entry(ours, f"x.{name}()", without=((_formatted, "no channels-last memory format"),))
+
+
+def _reflected(name: str, sign: str, **limits: Any) -> Entry:
+    return Entry(getattr(cr.Tensor, name), f"y {sign} x", takes=NUMBERS, **limits)
+
+
+def _class_probabilities(sample: Any, dtype: str) -> bool:
+    return sample.args[0].is_floating_point()
+
+
+def _short_index(sample: Any, dtype: str) -> bool:
+    return "uint8" in str(sample.args[1].dtype)
+
+
+def _no_integer(sample: Any, dtype: str) -> bool:
+    return dtype in WHOLE and bool((sample.input < 0).any())
+
+
+def _outside(sample: Any, dtype: str) -> bool:
+    start = sample.kwargs.get("storage_offset")
+    return (
+        sample.input.requires_grad and start is not None and start < sample.input.storage_offset()
+    )
+
+
+def _out_of_range(sample: Any, dtype: str) -> bool:
+    target = str(sample.kwargs.get("dtype", dtype))
+    return target.endswith("uint8") and sample.args[0] < 0
+
+
+def _linalg_diagonal(x: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    return cr.diagonal(x, offset, dim1, dim2)
+
+
+IN_RANGE = (
+    Difference(
+        "a number out of the dtype's range is refused; PyTorch wraps it",
+        ("refused",),
+        _out_of_range,
+    ),
+)
+
+# Elementwise functions of one tensor, and of two: the same name in both libraries.
+UNARY = (
+    "abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor isfinite "
+    "isinf isnan log log10 log1p log2 logical_not neg reciprocal round rsqrt sigmoid sign sin "
+    "sinh sqrt square tan tanh trunc"
+)
+BINARY = (
+    "atan2 eq fmod ge gt hypot le logaddexp logical_and logical_or lt maximum minimum mul ne "
+    "pow remainder"
+)
+# Array functions whose samples need no adapting.
+ARRAY = (
+    "all amax amin any argmax argmin as_strided broadcast_to cat chunk clamp clone count_nonzero "
+    "cumsum diagonal flatten flip gather hstack index_select log_softmax logsumexp masked_fill "
+    "masked_select matmul mean movedim narrow nonzero permute prod reshape roll scatter_add "
+    "select softmax split squeeze stack std std_mean sum take_along_dim tile transpose tril triu "
+    "unbind unflatten unsqueeze var var_mean vstack"
+)
+
+TABLE: dict[str, Entry] = {
+    **{name: function(name) for name in f"{UNARY} {ARRAY}".split()},
+    **{name: function(name, takes=NUMBERS) for name in BINARY.split()},
+    # Arithmetic.
+    "add": function("add", lacks=keyword("alpha")),
+    "sub": function("sub", lacks=keyword("alpha")),
+    "div.no_rounding_mode": function("div"),
+    "true_divide": method("true_divide"),
+    "positive": Entry(operator.pos, "+x"),
+    "__radd__": _reflected("__radd__", "+"),
+    "__rsub__": _reflected("__rsub__", "-"),
+    "__rmul__": _reflected("__rmul__", "*"),
+    "__rdiv__": _reflected("__rtruediv__", "/"),
+    "__rmod__": _reflected("__rmod__", "%"),
+    "__rpow__": _reflected(
+        "__rpow__",
+        "**",
+        differs=(
+            Difference(
+                "an integer to a negative power is refused; PyTorch truncates it to 0",
+                ("refused",),
+                _no_integer,
+            ),
+        ),
+    ),
+    "__rmatmul__": _reflected("__rmatmul__", "@"),
+    "bitwise_and": function("bitwise_and", takes=NUMBERS),
+    "bitwise_or": function("bitwise_or", takes=NUMBERS),
+    "bitwise_xor": function("bitwise_xor", takes=NUMBERS),
+    "bitwise_not": function("bitwise_not"),
+    "__rand__": _reflected("__rand__", "&"),
+    "__ror__": _reflected("__ror__", "|"),
+    "__rxor__": _reflected("__rxor__", "^"),
+    "clamp_max": Entry(lambda x, high: cr.clamp(x, max=high), "cr.clamp(max=)", takes=BOUND),
+    "clamp_min": Entry(lambda x, low: cr.clamp(x, min=low), "cr.clamp(min=)", takes=BOUND),
+    "max.binary": function("max", takes=FIRST_NUMBER),
+    "min.binary": function("min", takes=FIRST_NUMBER),
+    "special.ndtr": function("ndtr"),
+    "where": Entry(lambda x, condition, y: cr.where(condition, x, y), "cr.where"),
+    "fill": Entry(lambda x, value: x.clone().fill_(value), "x.fill_()"),
+    # Reductions and normalisation.
+    "max.reduction_no_dim": function("max"),
+    "max.reduction_with_dim": function("max"),
+    "min.reduction_no_dim": function("min"),
+    "min.reduction_with_dim": function("min"),
+    "std.unbiased": function("std"),
+    "var.unbiased": function("var"),
+    "std_mean.unbiased": function("std_mean"),
+    "var_mean.unbiased": function("var_mean"),
+    "norm": function("norm"),
+    "norm.fro": function("norm"),
+    "norm.inf": function("norm"),
+    "linalg.vector_norm": Entry(lambda x, ord=2, **kwargs: cr.norm(x, ord, **kwargs), "cr.norm"),
+    "softmax.with_dtype": function("softmax"),
+    "log_softmax.with_dtype": function("log_softmax"),
+    # Views, shapes and indexing.
+    "gather": function(
+        "gather",
+        differs=(
+            Difference("an empty index has to be an integer one too", ("refused",), _short_index),
+        ),
+    ),
+    "narrow": function(
+        "narrow",
+        takes=((lambda s: "bool" in str(getattr(s.args[1], "dtype", "")), "True is 1"),),
+    ),
+    "T": read("T"),
+    "mT": read("mT"),
+    "t": method("t"),
+    "mm": method("mm"),
+    "as_strided.partial_views": function(
+        "as_strided",
+        differs=(
+            Difference(
+                "a view of elements outside a tensor that needs a gradient is refused",
+                ("refused",),
+                _outside,
+            ),
+        ),
+    ),
+    "contiguous": method("contiguous"),
+    "expand": method("expand"),
+    "expand_as": method("expand_as"),
+    "item": method("item"),
+    "linalg.diagonal": Entry(_linalg_diagonal, "cr.diagonal"),
+    "repeat": method("repeat"),
+    "reshape_as": method("reshape_as"),
+    "slice": Entry(_slice, "x[a:b:c]"),
+    "split.list_args": function("split"),
+    "split_with_sizes": function("split"),
+    "squeeze.multiple": function("squeeze"),
+    "unfold": method("unfold"),
+    "view": method("view"),
+    "view_as": method("view_as"),
+    "__getitem__": Entry(operator.getitem, "x[key]"),
+    "index_put": Entry(
+        _index_put,
+        "x[key] = y",
+        without=((lambda s, d: s.kwargs.get("accumulate"), "no accumulating write"),),
+    ),
+    "constant_pad_nd": Entry(lambda x, pad, value=0: F.pad(x, pad, value=value), "F.pad"),
+    "nn.functional.pad.constant": functional("pad"),
+    # To another dtype.
+    **{name: _cast(name) for name in ["bfloat16", "bool", "double", "float", "half", "int", "long"]},
+    "to": Entry(_to, "x.to()", without=((_formatted, "no channels-last memory format"),)),
+    # Making tensors.
+    "arange": function("arange"),
+    "eye": function("eye"),
+    "full": function("full", differs=IN_RANGE),
+    "linspace": function("linspace"),
+    "ones": function("ones"),
+    "zeros": function("zeros"),
+    "empty": function("empty", shape_only=True),
+    "randn": function("randn", shape_only=True),
+    "empty_like": function("empty_like", shape_only=True),
+    "full_like": function("full_like", differs=IN_RANGE),
+    "ones_like": function("ones_like"),
+    "zeros_like": function("zeros_like"),
+    # Layers and losses.
+    "nn.functional.cross_entropy": functional(
+        "cross_entropy",
+        lacks=keyword("weight"),
+        without=((_class_probabilities, "targets are class numbers"),),
+    ),
+    "nn.functional.elu": functional("elu"),
+    "nn.functional.embedding": Entry(
+        lambda weight, index, **kwargs: F.embedding(index, weight, **kwargs),
+        "F.embedding",
+        lacks=keyword("max_norm", "norm_type", "scale_grad_by_freq", "sparse"),
+    ),
+    "nn.functional.gelu": functional("gelu"),
+    "nn.functional.hardtanh": functional(
+        "hardtanh",
+        differs=(
+            Difference(
+                "integers become float32; PyTorch truncates the bounds",
+                ("dtype", "value"),
+                dtype_is(*WHOLE),
+            ),
+        ),
+    ),
+    "nn.functional.l1_loss": functional("l1_loss"),
+    "nn.functional.layer_norm": functional("layer_norm"),
+    "nn.functional.leaky_relu": functional("leaky_relu"),
+    "nn.functional.linear": functional("linear"),
+    "nn.functional.logsigmoid": functional("logsigmoid"),
+    "nn.functional.mish": functional("mish"),
+    "nn.functional.mse_loss": functional("mse_loss"),
+    "nn.functional.nll_loss": functional("nll_loss", lacks=keyword("weight")),
+    "nn.functional.one_hot": functional("one_hot"),
+    "nn.functional.relu": functional("relu"),
+    "nn.functional.relu6": functional("relu6"),
+    "nn.functional.rms_norm": functional("rms_norm"),
+    "nn.functional.scaled_dot_product_attention": functional(
+        "scaled_dot_product_attention",
+        without=((lambda s, d: s.kwargs["dropout_p"] > 0, "dropout draws from another generator"),),
+        # Scores of ±300 are exponentiated: one rounding of a score is hundreds of the result's.
+        roundings=100,
+    ),
+    "nn.functional.silu": functional("silu"),
+    "nn.functional.softplus": functional("softplus"),
+}
+
+# Entries whose plain form is above and whose variant ours does not have at all.
+VARIANTS = {
+    "div.floor_rounding": "no `rounding_mode=`",
+    "div.trunc_rounding": "no `rounding_mode=`",
+    "norm.nuc": "the nuclear norm needs singular values",
+    "round.decimals_0": "no `decimals=`",
+    "round.decimals_3": "no `decimals=`",
+    "round.decimals_neg_3": "no `decimals=`",
+    "nn.functional.pad.circular": "only `constant` padding",
+    "nn.functional.pad.reflect": "only `constant` padding",
+    "nn.functional.pad.replicate": "only `constant` padding",
+    "nn.functional.pad.replicate_negative": "only `constant` padding",
+    "nn.functional.silu.complex": STORAGE_ONLY,
+    "linspace.tensor_overload": "start and end are numbers",
+    "nn.functional.dropout": "draws from another generator; its own tests are in tests/ops",
+    "zero_": "writes into its input, which no sample's may be; tests/ops/test_inplace.py",
+    "randint": "draws from another generator; its own tests are in tests/test_creation.py",
+}
