@@ -88,6 +88,9 @@ from chainrule.ops import (
     var_mean,
 )
 from chainrule.ops.bitwise import bitwise_and, bitwise_not, bitwise_or, bitwise_xor
+from chainrule.ops.contraction import (
+    einsum,
+)
 from chainrule.ops.gathering import (
     gather,
     index_select,
@@ -149,9 +152,9 @@ from chainrule.ops.named import (
     le,
     leaky_relu,
     log,
-    log10,
     log1p,
     log2,
+    log10,
     logaddexp,
     logical_and,
     logical_not,
@@ -189,6 +192,88 @@ from chainrule.ops.named import (
     tanh,
     trunc,
     where,
+)
+from chainrule.ops.placing import (
+    diagonal_scatter,
+    index_add_to as index_add,
+    index_copy,
+    index_fill,
+    masked_scatter,
+    put,
+    scatter,
+    select_scatter,
+    slice_scatter,
+    take,
+)
+from chainrule.ops.products import (
+    addbmm,
+    addmm,
+    addmv,
+    addr,
+    baddbmm,
+    bmm,
+    cdist,
+    cross,
+    dot,
+    inner,
+    kron,
+    mm,
+    mv,
+    outer,
+    tensordot,
+)
+from chainrule.ops.rearranging import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block_diag,
+    cartesian_prod,
+    column_stack,
+    diag,
+    diag_embed,
+    diagflat,
+    dsplit,
+    dstack,
+    fliplr,
+    flipud,
+    hsplit,
+    meshgrid,
+    repeat_interleave,
+    rot90,
+    tensor_split,
+    trace,
+    vander,
+    vsplit,
+)
+from chainrule.ops.running import (
+    cummax,
+    cummin,
+    cumprod,
+    diff,
+    logcumsumexp,
+)
+from chainrule.ops.scattering import (
+    index_reduce,
+    scatter_reduce,
+)
+from chainrule.ops.searching import (
+    bincount,
+    bucketize,
+    histc,
+    isin,
+    searchsorted,
+    unique,
+    unique_consecutive,
+)
+from chainrule.ops.sorting import (
+    argsort,
+    kthvalue,
+    median,
+    mode,
+    msort,
+    nanmedian,
+    sort,
+    topk,
 )
 from chainrule.ops.views import (
     as_strided,

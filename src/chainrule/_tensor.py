@@ -27,7 +27,23 @@ from chainrule.autograd.value import (
 from chainrule.dtypes import DType
 from chainrule.errors import DTypeError, GradError, InputError, ShapeError
 from chainrule.layout import Layout
-from chainrule.ops import bitwise, gathering, indexing, inplace, joining, masking, named, views
+from chainrule.ops import (
+    bitwise,
+    gathering,
+    indexing,
+    inplace,
+    joining,
+    masking,
+    named,
+    placing,
+    products,
+    rearranging,
+    running,
+    scattering,
+    searching,
+    sorting,
+    views,
+)
 from chainrule.ops._apply import register_alias, to_dtype
 from chainrule.storage import Storage
 
@@ -453,6 +469,12 @@ class Tensor(Value):
     clone = views.clone
     contiguous = views.contiguous
 
+    def bucketize(
+        self, boundaries: Tensor, *, out_int32: Any = False, right: Any = False
+    ) -> Tensor:
+        """Which of the intervals between `boundaries` each element is in."""
+        return searching.bucketize(self, boundaries, out_int32=out_int32, right=right)
+
     def expand_as(self, other: Tensor) -> Tensor:
         """Expanded to the shape of `other`."""
         return views.expand(self, other.shape)
@@ -480,6 +502,60 @@ class Tensor(Value):
     repeat = joining.repeat
     tile = joining.tile
     roll = joining.roll
+    diff = running.diff
+    cummax = running.cummax
+    cummin = running.cummin
+    cumprod = running.cumprod
+    logcumsumexp = running.logcumsumexp
+    argsort = sorting.argsort
+    kthvalue = sorting.kthvalue
+    median = sorting.median
+    mode = sorting.mode
+    msort = sorting.msort
+    nanmedian = sorting.nanmedian
+    sort = sorting.sort
+    topk = sorting.topk
+    bincount = searching.bincount
+    histc = searching.histc
+    isin = searching.isin
+    unique = searching.unique
+    unique_consecutive = searching.unique_consecutive
+    diag = rearranging.diag
+    diag_embed = rearranging.diag_embed
+    diagflat = rearranging.diagflat
+    dsplit = rearranging.dsplit
+    fliplr = rearranging.fliplr
+    flipud = rearranging.flipud
+    hsplit = rearranging.hsplit
+    repeat_interleave = rearranging.repeat_interleave
+    rot90 = rearranging.rot90
+    tensor_split = rearranging.tensor_split
+    trace = rearranging.trace
+    vsplit = rearranging.vsplit
+    index_add = placing.index_add_to
+    diagonal_scatter = placing.diagonal_scatter
+    index_copy = placing.index_copy
+    index_fill = placing.index_fill
+    masked_scatter = placing.masked_scatter
+    put = placing.put
+    scatter = placing.scatter
+    select_scatter = placing.select_scatter
+    slice_scatter = placing.slice_scatter
+    take = placing.take
+    scatter_reduce = scattering.scatter_reduce
+    index_reduce = scattering.index_reduce
+    addbmm = products.addbmm
+    addmm = products.addmm
+    addmv = products.addmv
+    addr = products.addr
+    baddbmm = products.baddbmm
+    bmm = products.bmm
+    cross = products.cross
+    dot = products.dot
+    inner = products.inner
+    kron = products.kron
+    mv = products.mv
+    outer = products.outer
 
     # Arithmetic and comparison.
 
@@ -594,7 +670,7 @@ class Tensor(Value):
     negative = named.neg
     absolute = named.abs
     matmul = ops.matmul
-    mm = ops.matmul
+    mm = products.mm
 
     # Reductions.
 
@@ -622,6 +698,19 @@ class Tensor(Value):
 
     __setitem__ = indexing.set_item
     scatter_add_ = gathering.scatter_add_
+    scatter_ = placing.scatter_
+    index_add_ = placing.index_add_
+    index_copy_ = placing.index_copy_
+    index_fill_ = placing.index_fill_
+    put_ = placing.put_
+    masked_scatter_ = placing.masked_scatter_
+    scatter_reduce_ = scattering.scatter_reduce_
+    index_reduce_ = scattering.index_reduce_
+    addbmm_ = products.addbmm_
+    addmm_ = products.addmm_
+    addmv_ = products.addmv_
+    addr_ = products.addr_
+    baddbmm_ = products.baddbmm_
     masked_fill_ = masking.masked_fill_
     clamp_ = masking.clamp_
     __iadd__ = inplace.in_place(named.add)

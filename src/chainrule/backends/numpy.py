@@ -21,6 +21,17 @@ from chainrule.backends import (
     fused as fused,
     numpy_rows,
 )
+from chainrule.backends.numpy_order import (
+    argsort as argsort,
+    bincount as bincount,
+    cummax as cummax,
+    cummin as cummin,
+    cumprod as cumprod,
+    logcumsumexp as logcumsumexp,
+    scatter_extreme as scatter_extreme,
+    searchsorted as searchsorted,
+    unique as unique,
+)
 from chainrule.backends.numpy_special import NUMPY as PRIMITIVES
 from chainrule.dtypes import DType
 from chainrule.errors import IndexRangeError, InputError
@@ -359,12 +370,6 @@ def tril(x: Raw, k: int) -> Raw:
 def triu(x: Raw, k: int) -> Raw:
     """The upper triangle of the last two dimensions, from diagonal `k`; zeros below."""
     return np.triu(x, k)
-
-
-def sort(x: Raw, dim: int) -> tuple[Raw, Raw]:
-    """Values ascending along `dim`, and the stable order that sorts them."""
-    order = np.argsort(x, dim, kind="stable")
-    return np.take_along_axis(x, order, dim), order
 
 
 def _wrapped(index: Raw, extent: int) -> Raw:

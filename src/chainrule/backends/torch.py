@@ -15,6 +15,17 @@ import numpy as np
 import torch
 
 from chainrule import dtypes
+from chainrule.backends.torch_order import (
+    argsort as argsort,
+    bincount as bincount,
+    cummax as cummax,
+    cummin as cummin,
+    cumprod as cumprod,
+    logcumsumexp as logcumsumexp,
+    scatter_extreme as scatter_extreme,
+    searchsorted as searchsorted,
+    unique as unique,
+)
 from chainrule.backends.torch_primitives import TORCH as PRIMITIVES
 from chainrule.dtypes import DType
 from chainrule.errors import IndexRangeError, InputError
@@ -378,12 +389,6 @@ def tril(x: Raw, k: int) -> Raw:
 def triu(x: Raw, k: int) -> Raw:
     """The upper triangle of the last two dimensions, from diagonal `k`; zeros below."""
     return torch.triu(x, k)
-
-
-def sort(x: Raw, dim: int) -> tuple[Raw, Raw]:
-    """Values ascending along `dim`, and the stable order that sorts them."""
-    found = torch.sort(x, dim=dim, stable=True)
-    return found.values, found.indices
 
 
 def gather(x: Raw, dim: int, index: Raw) -> Raw:

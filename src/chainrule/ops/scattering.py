@@ -7,6 +7,7 @@ of their places, and two linear recurrences give the products before and after e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from chainrule import dtypes
@@ -210,5 +211,15 @@ def index_reduce(
     return scatter_reduce(input, dim, index, source, reduce, include_self=include_self)
 
 
-scatter_reduce_ = in_place(scatter_reduce)
-index_reduce_ = in_place(index_reduce)
+def _of_a_copy(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """The operation in place: its rules read views of the input as it was."""
+
+    def on_a_copy(input: Any, *args: Any, **kwargs: Any) -> Any:
+        return operation(views.clone(input), *args, **kwargs)
+
+    on_a_copy.__name__ = operation.__name__
+    return in_place(on_a_copy)
+
+
+scatter_reduce_ = _of_a_copy(scatter_reduce)
+index_reduce_ = _of_a_copy(index_reduce)
