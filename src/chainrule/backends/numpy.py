@@ -18,6 +18,7 @@ from numpy import ndarray
 from chainrule import dtypes
 from chainrule.backends import (
     attention as attention,  # kernels that ops call
+    convolution as convolution,
     fused as fused,
     numpy_rows,
 )

@@ -11,6 +11,12 @@ from chainrule._tensor import Tensor
 from chainrule.errors import InputError
 from chainrule.ops import attention as _attention
 from chainrule.ops import neural as _neural
+from chainrule.ops.convolution import conv1d as conv1d
+from chainrule.ops.convolution import conv2d as conv2d
+from chainrule.ops.convolution import conv3d as conv3d
+from chainrule.ops.convolution import conv_transpose1d as conv_transpose1d
+from chainrule.ops.convolution import conv_transpose2d as conv_transpose2d
+from chainrule.ops.convolution import conv_transpose3d as conv_transpose3d
 from chainrule.ops.gathering import embedding as embedding
 from chainrule.ops.gathering import one_hot as one_hot
 from chainrule.ops.joining import pad as pad

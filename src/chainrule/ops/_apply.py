@@ -15,7 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from chainrule import dtypes
-from chainrule.autograd import engine
+from chainrule.autograd import engine, forward
 from chainrule.autograd.node import Node, Region, Rule, record
 from chainrule.autograd.state import enable_grad, is_grad_enabled
 from chainrule.autograd.value import (
@@ -75,6 +75,8 @@ class ArrayRule(Rule):
         self.saves = saves
         self.half = half
         self.composite = composite
+        if composite is not None:
+            self.tangent = self._tangent_through_composite
 
     def saved_indices(self, need: tuple[bool, ...]) -> Saves:
         """What is saved when the inputs marked in `need` want a gradient."""
@@ -113,15 +115,8 @@ class ArrayRule(Rule):
     def _through_composite(
         self, node: Node, g: Any, saved: list[Any], indices: Saves
     ) -> tuple[Any, ...]:
-        inputs: list[Any] = [None] * len(node.parents)
-        for i, s in zip(indices, saved, strict=False):
-            if i != "y":
-                inputs[i] = s
-        assert self.composite is not None
         with enable_grad():
-            # Aliases, so that no path leads from one input to another.
-            own = [namespace().alias(x) if isinstance(x, Value) else x for x in inputs]
-            out = self.composite(*own, *node.attrs)
+            own, out = self._composed(node, saved, indices)
             wanted = [x.node for x in own if isinstance(x, Value) and x.node is not None]
             found = engine.walk(
                 [(out.node, g)], type(g), retain_graph=True, create_graph=True, targets=wanted
@@ -129,6 +124,34 @@ class ArrayRule(Rule):
         return tuple(
             found.get(x.node) if isinstance(x, Value) and x.node is not None else None for x in own
         )
+
+    def _composed(self, node: Node, saved: list[Any], indices: Saves) -> tuple[list[Any], Any]:
+        """The inputs anew and the output that `composite` makes of them, on the tape."""
+        inputs: list[Any] = [None] * len(node.parents)
+        for i, s in zip(indices, saved, strict=False):
+            if i != "y":
+                inputs[i] = s
+        assert self.composite is not None
+        # Aliases, so that no path leads from one input to another.
+        own = [namespace().alias(x) if isinstance(x, Value) else x for x in inputs]
+        return own, self.composite(*own, *node.attrs)
+
+    def _tangent_through_composite(self, node: Node, tangents: list[Any]) -> Any:
+        at = node if is_grad_enabled() else forward.shadow(node)
+        indices = self.saved_indices(_need(node))
+        with enable_grad():
+            saved = [
+                graph_value(s, at, -1 if i == "y" else i)
+                for i, s in zip(indices, at.saved, strict=False)
+            ]
+            own, out = self._composed(at, saved, indices)
+        given = {
+            x.node: t for x, t in zip(own, tangents, strict=True) if t is not None
+        }
+        others = {x.node for x in own if isinstance(x, Value) and x.node is not None} - set(given)
+        # Histories of inputs without a tangent are not looked into.
+        between = forward.order([out.node], {**given, **dict.fromkeys(others)})
+        return forward.push(between, [out.node], given)[0]
 
 
 def _widen(b: Any, x: Any) -> Any:
@@ -199,6 +222,14 @@ def apply(rule: ArrayRule, inputs: Sequence[Value], attrs: tuple[Any, ...] = ())
         n.stamp = CLOCK.now
         n.hooks = n.storage = None
     return t
+
+
+def run_on(b: Any, rule: ArrayRule, operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    """`rule` as part of another one's: recorded on tensors, plain on raw arrays."""
+    if isinstance(operands[0], Value):
+        return apply(rule, operands, attrs)
+    out = rule.forward(b, *operands, *attrs)
+    return out[0] if type(out) is tuple else out
 
 
 def untracked(name: str, inputs: Sequence[Value], fn: Callable[..., Any], *attrs: Any) -> Any:
