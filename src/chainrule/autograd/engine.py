@@ -52,7 +52,7 @@ def walk(
     of class `kind` where `create_graph`.
     """
     wanted: dict[AnyNode, Any] = dict.fromkeys(targets)
-    counts = _count([node for node, _ in roots])
+    counts = _count([node for node, _ in roots], bool(wanted))
     if wanted:
         counts = _restrict(counts, wanted)
     run = Walk(kind, counts, wanted, retain_graph, create_graph)
@@ -74,18 +74,18 @@ def walk(
     return wanted
 
 
-def _count(roots: Sequence[AnyNode]) -> dict[AnyNode, int]:
-    """How many edges of the reachable graph lead into each node."""
+def _count(roots: Sequence[AnyNode], freed_too: bool) -> dict[AnyNode, int]:
+    """How many edges of the reachable graph lead into each node.
+
+    Where a part is chosen later (`freed_too`), used-up nodes may lie outside it.
+    """
     counts: dict[AnyNode, int] = dict.fromkeys(roots, 0)
     stack = list(counts)
     push, pop, get = stack.append, stack.pop, counts.get
     while stack:
         node = pop()
-        if node.saved is FREED:
-            raise GradError(
-                f"backward through '{node.name()}' (recorded at {node.place}) a second time: its "  # pyright: ignore[reportAttributeAccessIssue]
-                "saved values are gone. Pass retain_graph=True to the first backward to keep them"
-            )
+        if node.saved is FREED and not freed_too:
+            raise _second_time(node)
         for p in node.parents:
             if p is not None:
                 c = get(p)
@@ -95,6 +95,13 @@ def _count(roots: Sequence[AnyNode]) -> dict[AnyNode, int]:
                 else:
                     counts[p] = c + 1
     return counts
+
+
+def _second_time(node: AnyNode) -> GradError:
+    return GradError(
+        f"backward through '{node.name()}' (recorded at {node.place}) a second time: its "  # pyright: ignore[reportAttributeAccessIssue]
+        "saved values are gone. Pass retain_graph=True to the first backward to keep them"
+    )
 
 
 def _restrict(counts: dict[AnyNode, int], wanted: dict[AnyNode, Any]) -> dict[AnyNode, int]:
@@ -114,6 +121,8 @@ def _restrict(counts: dict[AnyNode, int], wanted: dict[AnyNode, Any]) -> dict[An
     for node in useful:
         for p in node.parents:
             if p in useful:
+                if node.saved is FREED:
+                    raise _second_time(node)
                 useful[p] += 1  # pyright: ignore[reportArgumentType]
     return useful
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from chainrule.autograd import engine
+from chainrule.autograd import engine, forward
 from chainrule.autograd.node import FREED, Leaf, Node, Rule, Slot, record
 from chainrule.autograd.state import enable_grad, is_grad_enabled, no_grad
 from chainrule.autograd.value import (
@@ -40,9 +40,13 @@ class FunctionCtx:
     """Where `forward` leaves what `backward` needs; any attribute may be set on it."""
 
     needs_input_grad: tuple[bool, ...]
+    _backward_count: int
+    _forward_names: tuple[str, ...]
 
     def __init__(self) -> None:
         self._to_save: tuple[Any, ...] = ()
+        self._for_forward: tuple[Any, ...] | None = None  # where save_for_forward differs
+        self._pushing = False
         self._names: tuple[str, ...] = ()
         self._dirty: tuple[Any, ...] = ()
         self._non_differentiable: tuple[Any, ...] = ()
@@ -53,20 +57,15 @@ class FunctionCtx:
 
     def save_for_backward(self, *tensors: Value | None) -> None:
         """Keep tensors (or None) for backward; a later write into one of them is noticed."""
-        for t in tensors:
-            if t is not None and not isinstance(t, Value):
-                raise GradError(
-                    f"save_for_backward takes tensors, not {type(t).__name__}: "
-                    "keep other values as attributes of ctx"
-                )
-        local = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]
-        self._names = tuple(
-            next((n for n, v in local.items() if v is t), f"saved tensor {i}")
-            for i, t in enumerate(tensors)
-        )
+        _only_tensors("save_for_backward", tensors)
+        self._names = _names_of(tensors)
         self._to_save = tensors
 
-    save_for_forward = save_for_backward
+    def save_for_forward(self, *tensors: Value | None) -> None:
+        """Keep tensors (or None) for `jvp`, which finds them in `saved_tensors`."""
+        _only_tensors("save_for_forward", tensors)
+        self._for_forward = tensors
+        self._forward_names = _names_of(tensors)
 
     def mark_dirty(self, *tensors: Value) -> None:
         """Say that `forward` wrote into these inputs; each must be returned."""
@@ -86,11 +85,14 @@ class FunctionCtx:
         node = self._node
         if node is None:
             return self._to_save
+        first, last = 0, self._backward_count
+        if self._pushing and self._for_forward is not None:
+            first, last = last, len(node.saved)
         if node.saved is FREED:
             raise GradError("the saved tensors of this function were freed by an earlier backward")
         return tuple(
             None if t is None or role is None else self._unpack(node, t, role)
-            for t, role in zip(node.saved, self._roles, strict=True)
+            for t, role in zip(node.saved[first:last], self._roles[first:last], strict=True)
         )
 
     def _unpack(self, node: Node, t: Any, role: _Saved) -> Any:
@@ -107,6 +109,24 @@ class FunctionCtx:
             )
             fresh.node = lost
         return fresh
+
+
+def _only_tensors(who: str, tensors: tuple[Any, ...]) -> None:
+    for t in tensors:
+        if t is not None and not isinstance(t, Value):
+            raise GradError(
+                f"{who} takes tensors, not {type(t).__name__}: "
+                "keep other values as attributes of ctx"
+            )
+
+
+def _names_of(tensors: tuple[Any, ...]) -> tuple[str, ...]:
+    """What the caller's caller calls these tensors."""
+    local = sys._getframe(2).f_locals  # pyright: ignore[reportPrivateUsage]
+    return tuple(
+        next((n for n, v in local.items() if v is t), f"saved tensor {i}")
+        for i, t in enumerate(tensors)
+    )
 
 
 def _refuse_lost(node: Node, g: Any) -> tuple[Any, ...]:
@@ -134,6 +154,7 @@ def _to_slot(node: Node, g: Any) -> tuple[Slot]:
 
 
 _OUTPUT = Rule("output", _to_slot, _to_slot)
+_OUTPUT.tangent = lambda node, tangents: tangents[0][node.attrs]
 
 
 def _output_node(parent: Node, index: int, place: Any) -> Node:
@@ -193,6 +214,11 @@ class Function:
         """Turn the outputs' gradients into the inputs' gradients."""
         raise GradError("this Function defines no backward: its result cannot be differentiated")
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """Turn the inputs' tangents into the outputs'; without it `backward` is transposed."""
+        raise GradError("this Function defines no jvp")
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run `forward` and put one node on the tape."""
@@ -250,6 +276,8 @@ def _outputs(
     single = len(outputs) == 1
     saved, ctx._roles = _saved(ctx, args, outputs, kept, single)
     ctx._to_save = ()
+    if ctx._for_forward is not None:
+        ctx._for_forward = ()
     ctx._inputs = tuple(  # pyright: ignore[reportAttributeAccessIssue]
         (tuple(a._a.shape), backend_for(a._a).dtype_of(a._a)) if isinstance(a, Value) else None
         for a in args
@@ -272,7 +300,11 @@ def _saved(
 ) -> tuple[tuple[Any, ...], tuple[_Saved | None, ...]]:
     saved: list[Any] = []
     roles: list[_Saved | None] = []
-    for t, name in zip(ctx._to_save, ctx._names, strict=True):
+    ctx._backward_count = len(ctx._to_save)
+    tensors, names = ctx._to_save, ctx._names
+    if ctx._for_forward is not None:
+        tensors, names = tensors + ctx._for_forward, names + ctx._forward_names
+    for t, name in zip(tensors, names, strict=True):
         if t is None:
             saved.append(None)
             roles.append(None)
@@ -303,7 +335,37 @@ def _rule_of(cls: type[Function]) -> Rule:
             return _run(cls, node, g, recording=True)
 
         rule = cls._rule = Rule(cls.__name__, run, run_tensor)
+        if cls.jvp is not Function.jvp:
+            rule.tangent = lambda node, tangents: _push(cls, node, tangents)
     return rule
+
+
+def _push(cls: type[Function], node: Node, tangents: list[Any]) -> Any:
+    """Forward mode through the user's `jvp`; a tuple of tangents where there are several outputs."""
+    ctx: Any = node.attrs
+    like = next(t for t in tangents if t is not None)
+    given: list[Any] = []
+    for t, meta in zip(tangents, ctx._inputs, strict=True):
+        if t is None and meta is not None and ctx._materialize and meta[1].category == 2:
+            t = forward.zeros(meta[0], like)
+        given.append(t)
+    ctx._node, ctx._recording, ctx._pushing = node, is_grad_enabled(), True
+    try:
+        result = cls.jvp(ctx, *given)
+    finally:
+        ctx._node, ctx._recording, ctx._pushing = None, False, False
+    results: tuple[Any, ...] = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    if len(results) != len(ctx._shapes):
+        raise GradError(
+            f"the jvp of {cls.__name__} returned {len(results)} tangents, expected "
+            f"{len(ctx._shapes)}: one per output, None where there is none"
+        )
+    what = f"the jvp of {cls.__name__}"
+    checked = tuple(
+        None if r is None else forward.fitted(r, shape, what)
+        for r, shape in zip(results, ctx._shapes, strict=True)
+    )
+    return checked[0] if len(checked) == 1 else checked
 
 
 def _run(cls: type[Function], node: Node, g: Any, recording: bool) -> tuple[Any, ...]:

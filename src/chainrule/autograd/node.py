@@ -52,10 +52,12 @@ class Rule:
 
     `run(node, g)` turns the incoming raw gradient into the parents' raw gradients, `run_tensor`
     does the same on tensors, recording as it goes. `broadcasts` allows the engine to sum an
-    outgoing gradient back to its parent's shape.
+    outgoing gradient back to its parent's shape. `tangent(node, tangents)` is forward mode, on
+    tensors: from the parents' tangents (None where there is none) to the output's; a rule that
+    does not state it is transposed (`autograd.forward`).
     """
 
-    __slots__ = ("broadcasts", "name", "run", "run_tensor")
+    __slots__ = ("broadcasts", "name", "run", "run_tensor", "tangent")
 
     def __init__(
         self,
@@ -68,6 +70,7 @@ class Rule:
         self.run = run
         self.run_tensor = run_tensor
         self.broadcasts = broadcasts
+        self.tangent: Callable[[Node, list[Any]], Any] | None = None
 
     def keeps_output(self, node: Node) -> bool:
         """Whether the output is among what `node` saved."""

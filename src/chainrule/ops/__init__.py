@@ -12,6 +12,7 @@ from typing import Any
 
 from chainrule.autograd.value import backend_for, new_value
 from chainrule.dtypes import DType
+from chainrule.ops import forward
 from chainrule.ops._apply import to_dtype
 from chainrule.ops.extrema import (
     all,
@@ -47,6 +48,7 @@ from chainrule.ops.views import (
     flatten,
     flip,
     permute,
+    region_of as region,
     reshape,
     scatter_region,
     split,
@@ -54,9 +56,6 @@ from chainrule.ops.views import (
     transpose,
     unbind,
     unsqueeze,
-)
-from chainrule.ops.views import (
-    region_of as region,
 )
 
 

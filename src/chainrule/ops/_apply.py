@@ -145,9 +145,7 @@ class ArrayRule(Rule):
                 for i, s in zip(indices, at.saved, strict=False)
             ]
             own, out = self._composed(at, saved, indices)
-        given = {
-            x.node: t for x, t in zip(own, tangents, strict=True) if t is not None
-        }
+        given = {x.node: t for x, t in zip(own, tangents, strict=True) if t is not None}
         others = {x.node for x in own if isinstance(x, Value) and x.node is not None} - set(given)
         # Histories of inputs without a tangent are not looked into.
         between = forward.order([out.node], {**given, **dict.fromkeys(others)})

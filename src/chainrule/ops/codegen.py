@@ -47,19 +47,8 @@ def rule_text(
     `constants` is printed into the rule (a fixed exponent), another is read at run time. `host`
     says what the rule runs on: "numpy", "torch" or "tensor".
     """
-    operands = [
-        const(c) if c is not None else _OPERANDS[i]
-        for i, c in enumerate(constants)
-    ]
-    primitive = TABLE[name]
-    y = primitive(*operands)
+    y, partials = _partials(name, need, constants)
     g = _G
-    # A commutative node orders its arguments as they were made: back to the operands' order.
-    by_argument = {a.id: p for a, p in zip(y.args, primitive.partials(y), strict=True)}
-    partials = tuple([by_argument[a.id] for a in operands])
-    if primitive.from_output is not None and not any(need[1:]):
-        # The derivative in the output alone: cheaper, and the input need not be kept.
-        partials = (simplify.tidy(primitive.from_output(y, *operands[1:]), {y.id}), *partials[1:])
     results = [
         simplify.mul(g, p) if needed else None for p, needed in zip(partials, need, strict=True)
     ]
@@ -85,15 +74,65 @@ def rule_text(
     lines.append(f"    return ({', '.join(str(n) for n in shown)},)")
     wanted = [r for r in results if r is not None]
     plain_output = substitute(wanted, {y.id: var("y")})
-    return RuleText(
-        "\n".join(lines) + "\n", tuple(keeps), len(printer.lines), tuple(plain_output)
-    )
+    return RuleText("\n".join(lines) + "\n", tuple(keeps), len(printer.lines), tuple(plain_output))
+
+
+def _partials(
+    name: str, need: Sequence[bool], constants: Sequence[float | None]
+) -> tuple[Expr, tuple[Expr, ...]]:
+    """The output and its derivative by each operand, as both modes print them."""
+    operands = [const(c) if c is not None else _OPERANDS[i] for i, c in enumerate(constants)]
+    primitive = TABLE[name]
+    y = primitive(*operands)
+    # A commutative node orders its arguments as they were made: back to the operands' order.
+    by_argument = {a.id: p for a, p in zip(y.args, primitive.partials(y), strict=True)}
+    partials = tuple([by_argument[a.id] for a in operands])
+    if primitive.from_output is not None and not any(need[1:]):
+        # The derivative in the output alone: cheaper, and the input need not be kept.
+        partials = (simplify.tidy(primitive.from_output(y, *operands[1:]), {y.id}), *partials[1:])
+    return y, partials
+
+
+def tangent_text(
+    name: str,
+    kinds: str,
+    need: Sequence[bool],
+    constants: Sequence[float | None],
+    half: bool,
+    have: Sequence[bool],
+) -> str:
+    """Print forward mode of a primitive, on tensors: from the tangents of `have` to the output's."""
+    y, partials = _partials(name, need, constants)
+    kept = rule_text(name, kinds, need, constants, half, "tensor").keeps
+    total: Expr = simplify.ZERO
+    for i, (p, given) in enumerate(zip(partials, have, strict=True)):
+        if given:
+            total = simplify.add(total, simplify.mul(var(f"t{i}"), p))
+    lines = [f"def rule(node, {', '.join(f't{i}' for i in range(len(kinds)))}):"]
+    if total is simplify.ZERO:
+        return "\n".join([*lines, "    return None"]) + "\n"
+    printer = _Printer(y, {f"a{i}" for i, k in enumerate(kinds) if k == "S"}, prefix="s")
+    result = printer.put(total)
+    held = ["y" if i < 0 else f"a{i}" for i in kept]
+    tangents = [f"t{i}" for i, given in enumerate(have) if given]
+    tensors = [h for h in held if h in printer.used and (h == "y" or kinds[int(h[1:])] == "T")]
+    if held:
+        lines.append(f"    {', '.join(held)}, = node.saved")
+    lines += [f"    {h} = graph({h}, node, {-1 if h == 'y' else h[1:]})" for h in tensors]
+    lines.append(f"    kind = {tangents[0]}.dtype")
+    if half:
+        lines += [f"    {h} = b.cast({h}, F32)" for h in [*tangents, *tensors]]
+    lines.append(f"    g = {tangents[0]}")  # whose dtype and device constants take
+    lines += [f"    {line}" for line in printer.lines]
+    lines.append(f"    return restore({result}, kind)" if half else f"    return {result}")
+    return "\n".join(lines) + "\n"
 
 
 class _Printer:
     """Turns expressions into statements, each shared node once; `y` stands for the output."""
 
-    def __init__(self, output: Expr, numbers: set[str]) -> None:
+    def __init__(self, output: Expr, numbers: set[str], prefix: str = "t") -> None:
+        self.prefix = prefix
         self.output = output
         self.numbers = numbers
         self.lines: list[str] = []
@@ -141,7 +180,7 @@ class _Printer:
         numbers = [self.plain[a.id] for a in e.args]
         self.plain[e.id] = all(numbers)
         text = self._call(e, args, numbers)
-        name = f"t{len(self.lines)}"
+        name = f"{self.prefix}{len(self.lines)}"
         self.lines.append(f"{name} = {text}")
         return name
 

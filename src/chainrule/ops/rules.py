@@ -21,12 +21,17 @@ from chainrule.ops._apply import graph_value, namespace, to_dtype
 class ElementwiseRule(Rule):
     """A rule printed from the table for one primitive, operand kinds and needed gradients."""
 
-    __slots__ = ("_indices", "keeps", "text")
+    __slots__ = ("_indices", "asked", "keeps", "text")
 
-    def __init__(self, name: str, text: codegen.RuleText, run: Any, run_tensor: Any, n: int):
-        super().__init__(name, run, run_tensor, broadcasts=n > 1)
+    def __init__(
+        self, name: str, text: codegen.RuleText, run: Any, run_tensor: Any, asked: tuple[Any, ...]
+    ) -> None:
+        super().__init__(name, run, run_tensor, broadcasts=len(asked[0]) > 1)
+        self.asked = asked  # kinds, need, constants and half, as `rule_for` was asked for them
+        self.tangent = self._push
         self.text = text
         self._indices = text.keeps
+        n = len(asked[0])
         self.keeps = sum(1 << (n if i < 0 else i) for i in text.keeps)
 
     def keeps_output(self, node: Node) -> bool:
@@ -36,6 +41,14 @@ class ElementwiseRule(Rule):
     def keep(self, *operands: Any) -> tuple[Any, ...]:
         """The operands to save, in the rule's order; the output comes last."""
         return tuple([operands[i] for i in self._indices])
+
+    def _push(self, node: Node, tangents: list[Any]) -> Any:
+        """Forward mode: Σ tangentᵢ · ∂y/∂xᵢ, of the very partials that the rule was printed from."""
+        have = tuple([t is not None for t in tangents])
+        out = _forward_rule(self.name, *self.asked, have)(node, *tangents)
+        if out is None or tuple(out.shape) == node.shape:
+            return out
+        return namespace().expand(out, node.shape)
 
 
 @lru_cache(maxsize=4096)
@@ -69,7 +82,22 @@ def rule_for(
             lazy.append(compiled(twice.source, namespace(), graph=graph_value))
         return lazy[0](node, g)
 
-    return ElementwiseRule(name, text, run, run_tensor, len(kinds))
+    return ElementwiseRule(name, text, run, run_tensor, (kinds, need, constants, half))
+
+
+@lru_cache(maxsize=4096)
+def _forward_rule(
+    name: str,
+    kinds: str,
+    need: tuple[bool, ...],
+    constants: tuple[float | None, ...],
+    half: bool,
+    have: tuple[bool, ...],
+) -> Callable[..., Any]:
+    source = codegen.tangent_text(name, kinds, need, constants, half, have)
+    scope = {"b": namespace(), "F32": dtypes.float32, "restore": _restore, "graph": graph_value}
+    scope["scalar"] = backends.get("cpu")
+    return codegen.make(source, "rule", scope, f"forward mode of {name}({kinds})")
 
 
 _FEW = 4  # statements: fewer are a few passes over memory, which tiles would hardly save
