@@ -150,11 +150,11 @@ def test_convolution_says_what_does_not_fit():
         F.conv2d(x, w, groups=3)
     with pytest.raises(InputError, match='padding="same" needs stride 1'):
         F.conv2d(x, w, stride=2, padding="same")
-    with pytest.raises(InputError, match="stride .* must be at least 1"):
+    with pytest.raises(InputError, match=r"stride .* must be at least 1"):
         F.conv2d(x, w, stride=0)
-    with pytest.raises(InputError, match="padding .* must be at least 0"):
+    with pytest.raises(InputError, match=r"padding .* must be at least 0"):
         F.conv2d(x, w, padding=-1)
-    with pytest.raises(InputError, match="output_padding .* must be smaller"):
+    with pytest.raises(InputError, match=r"output_padding .* must be smaller"):
         F.conv_transpose2d(x, cr.zeros(3, 2, 3, 3), output_padding=1)
 
 
