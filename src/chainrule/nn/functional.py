@@ -61,6 +61,16 @@ from chainrule.ops.neural import layer_norm as layer_norm
 from chainrule.ops.neural import rms_norm as rms_norm
 from chainrule.ops.normalise import log_softmax as log_softmax
 from chainrule.ops.normalise import softmax as softmax
+from chainrule.ops.pooling import avg_pool1d as avg_pool1d
+from chainrule.ops.pooling import avg_pool2d as avg_pool2d
+from chainrule.ops.pooling import avg_pool3d as avg_pool3d
+from chainrule.ops.pooling import max_pool1d as max_pool1d
+from chainrule.ops.pooling import max_pool2d as max_pool2d
+from chainrule.ops.pooling import max_pool3d as max_pool3d
+from chainrule.ops.resampling import adaptive_avg_pool1d as adaptive_avg_pool1d
+from chainrule.ops.resampling import adaptive_avg_pool2d as adaptive_avg_pool2d
+from chainrule.ops.resampling import adaptive_avg_pool3d as adaptive_avg_pool3d
+from chainrule.ops.resampling import interpolate as interpolate
 from chainrule.random import Generator
 
 
