@@ -6,7 +6,7 @@ the idea is the same. The base needs NumPy alone; PyTorch is never required.
 
 from __future__ import annotations
 
-from chainrule import _tensor, autograd, bench, check, func, nn, ops, optim, show
+from chainrule import _tensor, autograd, bench, check, func, nn, ops, optim, show, utils
 from chainrule._tensor import Tensor
 from chainrule._version import __version__
 from chainrule.autograd import (

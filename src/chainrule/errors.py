@@ -44,7 +44,7 @@ class MissingExtraError(ChainruleError, ImportError):
 
 
 class CheckpointError(ChainruleError, RuntimeError, ValueError):
-    """A checkpoint is missing, corrupt, foreign, or does not fit the model."""
+    """A checkpoint is missing, corrupt or foreign, or a checkpointed function ran differently."""
 
 
 class CheckError(ChainruleError, RuntimeError, AssertionError):

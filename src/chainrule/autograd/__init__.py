@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from chainrule.autograd import engine
+from chainrule.autograd import engine, graph
 from chainrule.autograd.function import Function, FunctionCtx, once_differentiable
 from chainrule.autograd.node import Leaf, Node, RemovableHandle
 from chainrule.autograd.state import (
@@ -34,6 +34,7 @@ __all__ = [
     "backward",
     "enable_grad",
     "grad",
+    "graph",
     "inference_mode",
     "is_grad_enabled",
     "no_grad",

@@ -44,6 +44,10 @@ class Slot(NamedTuple):
     g: Any
 
 
+# Who makes nodes, by the globals of its module: `new` there makes one. See `graph`.
+MAKERS: list[dict[str, Any]] = [globals()]
+new = object.__new__
+
 FREED: Any = ("freed",)  # stands in `Node.saved` once backward has used the node up
 
 
@@ -226,7 +230,7 @@ def record(
     place: Place,
 ) -> Node:
     """A new node; the elementwise operations do the same inline."""
-    n = object.__new__(Node)
+    n = new(Node)
     n.rule = rule
     n.saved = saved
     n.attrs = attrs

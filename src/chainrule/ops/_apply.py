@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from chainrule import dtypes
 from chainrule.autograd import engine, forward
-from chainrule.autograd.node import Node, Region, Rule, record
+from chainrule.autograd.node import MAKERS, Node, Region, Rule, record
 from chainrule.autograd.state import enable_grad, is_grad_enabled
 from chainrule.autograd.value import (
     Value,
@@ -31,6 +31,9 @@ from chainrule.dtypes import DType
 from chainrule.errors import DeviceError, DTypeError
 from chainrule.layout import Layout
 from chainrule.storage import CLOCK
+
+new = object.__new__
+MAKERS.append(globals())
 
 Saves = tuple[Any, ...]  # input indices, and "y" for the output
 
@@ -210,7 +213,7 @@ def apply(rule: ArrayRule, inputs: Sequence[Value], attrs: tuple[Any, ...] = ())
         indices = rule.saves
         if indices.__class__ is not tuple:
             indices = rule.saved_indices(tuple([p is not None for p in parents]))
-        n = t.node = object.__new__(Node)
+        n = t.node = new(Node)
         n.rule = rule
         n.saved = (*[out if i == "y" else inputs[i] for i in indices], *extras)
         n.attrs = attrs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chainrule import dtypes
-from chainrule.autograd.node import Node
+from chainrule.autograd.node import MAKERS, Node
 from chainrule.autograd.state import is_grad_enabled
 from chainrule.autograd.value import Value, backend_for, new_value, raw_of, user_place
 from chainrule.backends import numpy as numpy_backend
@@ -27,6 +27,9 @@ from chainrule.storage import CLOCK
 
 if TYPE_CHECKING:
     from chainrule._tensor import Tensor
+
+new = object.__new__
+MAKERS.append(globals())
 
 Operation = Callable[..., "Tensor"]
 
@@ -83,7 +86,7 @@ def _slow(name: str, *args: Any) -> Any:
             constants[1] = float(operands[1])
         need = tuple(p is not None for p in parents)
         rule = rule_for(name, kinds, need, tuple(constants), backend.name, half)
-        n = t.node = object.__new__(Node)
+        n = t.node = new(Node)
         n.rule = rule
         n.saved = rule.keep(*operands, out)
         n.parents = parents

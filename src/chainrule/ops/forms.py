@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy import asarray, ndarray
 
-from chainrule.autograd.node import Node
+from chainrule.autograd.node import MAKERS, Node
 from chainrule.autograd.state import is_grad_enabled
 from chainrule.ops.rules import ElementwiseRule, rule_for
 from chainrule.storage import CLOCK
@@ -22,6 +22,7 @@ from chainrule.storage import CLOCK
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 Function = Callable[..., Any]
 new = object.__new__
+MAKERS.append(globals())
 
 
 def unary(name: str, fn: Function, slow: Function) -> Function:
