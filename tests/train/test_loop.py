@@ -105,7 +105,7 @@ def test_the_first_loss_and_gradient_norm_are_pytorchs(tmp_path, text):
     outcome = train(tmp_path / "run", text, steps=1, dtype="float64")
     (record,) = metrics(outcome.folder)
     cr.manual_seed(0)
-    start = cr.nn.GPT(256, 16, 1, 2, 16, dtype=cr.float64).state_dict()
+    start = cr.nn.GPT(256, 16, 1, 2, 16, dtype=cr.float64, init_std=0.25).state_dict()
     w = {name: torch.tensor(t.numpy(), requires_grad=True) for name, t in start.items()}
     from chainrule.train.batches import Batches
     from chainrule.train.corpus import load_corpus

