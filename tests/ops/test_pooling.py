@@ -83,7 +83,7 @@ def test_pooling_says_what_does_not_fit():
         F.avg_pool2d(x.long(), 2)
     with pytest.raises(InputError, match="divisor_override"):
         F.avg_pool2d(x, 2, divisor_override=0)
-    with pytest.raises(InputError, match="kernel_size .* at least 1"):
+    with pytest.raises(InputError, match=r"kernel_size .* at least 1"):
         F.max_pool2d(x, 0)
 
 

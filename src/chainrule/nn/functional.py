@@ -11,12 +11,31 @@ from chainrule._tensor import Tensor
 from chainrule.errors import InputError
 from chainrule.ops import attention as _attention
 from chainrule.ops import neural as _neural
+from chainrule.ops.channels import batch_norm as batch_norm
+from chainrule.ops.channels import group_norm as group_norm
+from chainrule.ops.channels import instance_norm as instance_norm
 from chainrule.ops.convolution import conv1d as conv1d
 from chainrule.ops.convolution import conv2d as conv2d
 from chainrule.ops.convolution import conv3d as conv3d
 from chainrule.ops.convolution import conv_transpose1d as conv_transpose1d
 from chainrule.ops.convolution import conv_transpose2d as conv_transpose2d
 from chainrule.ops.convolution import conv_transpose3d as conv_transpose3d
+from chainrule.ops.elementwise_losses import binary_cross_entropy as binary_cross_entropy
+from chainrule.ops.elementwise_losses import (
+    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+)
+from chainrule.ops.elementwise_losses import cosine_embedding_loss as cosine_embedding_loss
+from chainrule.ops.elementwise_losses import cosine_similarity as cosine_similarity
+from chainrule.ops.elementwise_losses import hinge_embedding_loss as hinge_embedding_loss
+from chainrule.ops.elementwise_losses import huber_loss as huber_loss
+from chainrule.ops.elementwise_losses import kl_div as kl_div
+from chainrule.ops.elementwise_losses import margin_ranking_loss as margin_ranking_loss
+from chainrule.ops.elementwise_losses import normalize as normalize
+from chainrule.ops.elementwise_losses import pairwise_distance as pairwise_distance
+from chainrule.ops.elementwise_losses import poisson_nll_loss as poisson_nll_loss
+from chainrule.ops.elementwise_losses import smooth_l1_loss as smooth_l1_loss
+from chainrule.ops.elementwise_losses import soft_margin_loss as soft_margin_loss
+from chainrule.ops.elementwise_losses import triplet_margin_loss as triplet_margin_loss
 from chainrule.ops.gathering import embedding as embedding
 from chainrule.ops.gathering import one_hot as one_hot
 from chainrule.ops.joining import pad as pad
