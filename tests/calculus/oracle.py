@@ -37,6 +37,14 @@ def _squareplus(x, b):
     return (x + root) / 2 if x > 0 else b / 2 / (root - x)
 
 
+# On either side of the zeros at 1, 2 and 1.46, and between the poles.
+_GAMMA = (-7.3, -3.5, -0.3, 1e-8, 0.2, 0.9, 1.3, 1.9, 2.2, 3.5, 5.5, 9.5, 20.0, 1e6)
+
+
+def _lgamma(x):
+    return mp.re(mp.loggamma(x))
+
+
 _WITH_B = tuple((x, b) for x in (*_LINE, -1e5, 1e5) for b in (4.0, 0.3))
 
 # name: (function of mpf, points)
@@ -113,6 +121,31 @@ SMOOTH = {
     "gelu_tanh": (
         lambda x: x * _sigmoid(2 * mp.sqrt(2 / mp.pi) * (x + mp.mpf("0.044715") * x**3)),
         tuple((x,) for x in (-20.0, *_LINE[1:-1])),
+    ),
+    "copysign": _pairs(lambda a, b: abs(a) if b > 0 else -abs(a)),
+    "lerp": (
+        lambda a, b, w: a + w * (b - a),
+        ((1.0, 3.0, 0.25), (2.0, 0.5, 0.75), (-1.0, -7.0, 1.5), (0.3, 4.0, -2.0)),
+    ),
+    "lgamma": (_lgamma, tuple((x,) for x in _GAMMA)),
+    "digamma": (mp.digamma, tuple((x,) for x in _GAMMA)),
+    "polygamma": (
+        lambda n, x: mp.polygamma(int(n), x),
+        tuple((n, x) for n in (0.0, 1.0, 2.0, 5.0) for x in _GAMMA if x > 0),
+    ),
+    "xlogy": (lambda a, b: a * mp.log(b), ((0.7, 0.3), (-2.0, 5.5), (1e-3, 20.0), (3.0, 1.1))),
+    "xlog1py": (
+        lambda a, b: a * mp.log1p(b), ((0.7, -0.3), (-2.0, 5.5), (1e-3, 20.0), (3.0, 1e-8)),
+    ),
+    "logit": (
+        lambda x: mp.log(x / (1 - x)),
+        tuple((x,) for x in (1e-12, 0.01, 0.2, 0.3, 0.45, 0.55, 0.9, 0.999999)),
+    ),
+    "erfinv": _unit(mp.erfinv),
+    "softsign": _line(lambda x: x / (1 + abs(x))),
+    "sinc": (
+        lambda x: mp.sin(mp.pi * x) / (mp.pi * x),
+        tuple((x,) for x in (-30.25, -7.3, -2.6, -0.3, 1e-8, 0.2, 0.49, 0.51, 0.8, 5.4, 20.3)),
     ),
     "squareplus": (_squareplus, _WITH_B),
     "squareplus_slope": (lambda x, b: _squareplus(x, b) / mp.sqrt(x * x + b), _WITH_B),

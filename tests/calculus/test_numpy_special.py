@@ -15,6 +15,7 @@ from chainrule.calculus import TABLE
 OWN = [
     "erf", "erfc", "ndtr", "npdf", "gaussian", "sigmoid", "logsigmoid", "softplus", "sech2",
     "silu", "mish", "gelu", "gelu_tanh", "squareplus", "squareplus_slope", "elu",
+    "softsign",
 ]  # fmt: skip
 
 

@@ -17,10 +17,17 @@ from chainrule.errors import InputError
 FIRST = {
     # An ulp of the argument u of sigmoid(u) is |u| ulp of the result: |u| is 600 at x = -20.
     "gelu_tanh": 600.0,
+    # An ulp of y is 2 y² ulp of exp(y²): y is 3 at x = 0.99999.
+    "erfinv": 20.0,
+    # An ulp of π x is π |x| ulp of the cosine, and there is a zero at 5.47, next to the point 5.4.
+    "sinc": 64.0,
 }
 SECOND = {
     "gelu_tanh": 1200.0,  # u'² once more
     # Terms that cancel near a zero of the second derivative, which is at ...
+    "erfinv": 40.0,
+    "sinc": 128.0,
+    "logit": 16.0,  # ½, and the points 0.45 and 0.55
     "sech2": 64.0,  # 0.658, and the point 0.7
     "gaussian": 64.0,  # 0.707, and the point 0.7
     "silu": 16.0,  # -2.4, and the point -2.5
@@ -31,6 +38,8 @@ SECOND = {
     "logaddexp": 8.0,
     "rsqrt": 8.0,  # -½ y³ twice over: five roundings, each of them multiplied by three
 }
+# Arguments that the function does not vary with, where it has a derivative by them at all.
+STILL = {("polygamma", 0), ("copysign", 1)}
 STEPS = {"sign", "floor", "ceil", "trunc", "round"}
 
 
@@ -51,8 +60,12 @@ def compare(name, orders=(0, 1, 2)):
     second = [vjp([d], [const(1.0)], xs) for d in first]
     cases = [(0, e, f, 4.0, "value")] if 0 in orders else []
     for i, d in enumerate(first):
+        if (name, i) in STILL:
+            continue
         cases += [(1, d, partial(f, i), FIRST.get(name, 4.0), f"d/dx{i}")]
         for j, dd in enumerate(second[i]):
+            if (name, j) in STILL:
+                continue
             label = f"d²/dx{i}dx{j}"
             cases += [(2, dd, partial(partial(f, i), j), SECOND.get(name, 4.0), label)]
     for order, expression, truth, bound, label in cases:
@@ -81,6 +94,8 @@ def test_value_and_derivatives_to_second_order(name):
 def test_a_flipped_sign_in_any_derivative_is_seen(name, monkeypatch):
     entry = TABLE[name]
     for i in range(entry.arity):
+        if (name, i) in STILL:
+            continue
 
         def mutant(y, *args, i=i):
             partials = entry.derivative(y, *args)

@@ -31,7 +31,7 @@ UFUNCS: dict[str, np.ufunc] = {
     "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "logaddexp": np.logaddexp,
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
-    "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2,
+    "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "copysign": np.copysign,
 }  # fmt: skip
 """The primitives that a NumPy ufunc spells exactly, on floating arrays."""
 

@@ -39,7 +39,8 @@ _SAME_NAME = (
     "add sub mul neg reciprocal square exp exp2 expm1 log log2 log10 log1p sqrt rsqrt abs sin cos "
     "tan asin acos atan sinh cosh asinh acosh atanh tanh sigmoid erf erfc lt le gt ge eq ne "
     "logical_and logical_or logical_not isnan isinf isfinite floor ceil trunc maximum minimum "
-    "atan2 hypot logaddexp remainder fmod relu digamma lgamma sinc"
+    "atan2 hypot logaddexp remainder fmod relu digamma lgamma sinc copysign erfinv lerp "
+    "logit xlogy"
 ).split()
 
 _NATIVE: dict[str, Callable[..., Any]] = {
@@ -50,6 +51,9 @@ _NATIVE: dict[str, Callable[..., Any]] = {
     "sign": lambda x: (
         torch.where(torch.isnan(x), x, torch.sign(x)) if x.is_floating_point() else x.sign()
     ),
+    "polygamma": lambda n, x: torch.polygamma(int(n), x),
+    "softsign": F.softsign,
+    "xlog1py": _lifted(torch.special.xlog1py),
     "ndtr": torch.special.ndtr,
     "npdf": lambda x: torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi),
     "logsigmoid": F.logsigmoid,

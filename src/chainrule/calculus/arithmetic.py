@@ -9,8 +9,8 @@ from chainrule.calculus.expr import Expr
 from chainrule.calculus.primitive import Partials, row
 
 __all__ = [
-    "abs_", "add", "ceil", "clamp", "div", "eq", "floor", "fmod", "ge", "gt", "hypot", "hypot_slope", "isfinite",
-    "isinf", "isnan", "le", "logical_and", "logical_not", "logical_or", "lt", "maximum", "minimum",
+    "abs_", "add", "ceil", "clamp", "copysign", "div", "eq", "floor", "fmod", "ge", "gt", "hypot", "hypot_slope", "isfinite",
+    "isinf", "isnan", "le", "lerp", "logical_and", "logical_not", "logical_or", "lt", "maximum", "minimum",
     "mul", "ne", "neg", "one_minus_square", "pow_", "reciprocal", "remainder", "round_", "rsqrt", "sign", "sqrt",
     "square", "sub", "trunc", "where",
 ]  # fmt: skip
@@ -67,6 +67,17 @@ clamp = row(
     expansion=lambda x, lo, hi: minimum(maximum(x, lo), hi),
 )  # fmt: skip
 abs_ = row("abs", "|x|", lambda y, x: sign(x), "gradient 0 at 0", result="same")
+copysign = row(
+    "copysign", "|a| with the sign of b", lambda y, a, b: (sign(a) * copysign(1.0, b), 0.0),
+    "gradient 0 at a = 0; -0 counts as negative", arity=2,
+)  # fmt: skip
+lerp = row(
+    "lerp", "a + w (b - a)", lambda y, a, b, w: (1.0 - w, w, b - a), "from b for w of ½ and more",
+    arity=3, result="same",
+    expansion=lambda a, b, w: where(
+        abs_(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w)
+    ),
+)  # fmt: skip
 sign = row("sign", "x / |x|", None, "0 at 0; NaN at NaN (PyTorch: 0)", result="same")
 
 # -- rounding: steps, of derivative zero -----------------------------------------------------------
