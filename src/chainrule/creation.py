@@ -184,10 +184,7 @@ def full(
         known = (bool, dtypes.bool), (int, dtypes.int64)
         dtype = next((d for k, d in known if isinstance(fill_value, k)), dtypes.float32)
     if dtype.category == 1 and isinstance(fill_value, int):
-        bits = 8 * dtype.itemsize
-        low, high = (
-            (0, 2**bits - 1) if dtype is dtypes.uint8 else (-(2**bits) // 2, 2**bits // 2 - 1)
-        )
+        low, high = dtypes.integer_range(dtype)
         if not low <= fill_value <= high:
             raise InputError(f"{fill_value} is out of the range of {dtype.name}: {low} to {high}")
     b = backends.get(device)

@@ -103,6 +103,12 @@ def promote(a: DType, b: DType) -> DType:
     return a if a.itemsize > b.itemsize else b
 
 
+def integer_range(dtype: DType) -> tuple[builtins.int, builtins.int]:
+    """The smallest and the largest number of an integer dtype."""
+    bits = 8 * dtype.itemsize
+    return (0, 2**bits - 1) if dtype is uint8 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
 def promote_ranked(
     dimensioned: Iterable[DType],
     zero_dim: Iterable[DType] = (),

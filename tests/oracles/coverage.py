@@ -38,7 +38,8 @@ and where it differs more, its error against PyTorch in float64 may be twice PyT
 few roundings of the largest number (for narrow dtypes only).
 
 Samples are counted once a dtype: float64, float32, float16, bfloat16, int64, int32, int16, int8,
-uint8 and bool, where PyTorch's operation takes them. "Passed" are those compared in full,
+uint8 and bool, where PyTorch's operation takes them; of the integers below int64 each sample goes
+to one of the devices in turn. "Passed" are those compared in full,
 "different" those where ours differs on purpose, "not supported" the calls that ours does not have;
 the last column says what and why. "Wrong calls" are those that PyTorch refuses and ours refuses
 too, by one of its own errors or a `TypeError`, of all that PyTorch lists.

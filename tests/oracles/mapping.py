@@ -27,8 +27,8 @@ def always(sample: Any, dtype: str) -> bool:
 class Difference:
     """Where ours differs on purpose: these aspects are then not compared.
 
-    Aspects: "value", "dtype", "view" (strides), "gradient" (first and second), "second", and
-    "refused", where ours has to raise.
+    Aspects: "value", "dtype", "view" (strides), "gradient" (first and second), "second", "order"
+    (which of several equal elements an index names), and "refused", where ours has to raise.
     """
 
     reason: str
@@ -47,6 +47,7 @@ class Entry:
     differs: tuple[Difference, ...] = ()
     takes: tuple[tuple[Callable[[Any], bool], str], ...] = ()
     shape_only: bool = False
+    only_index: bool = False  # the one output is indices
     # Judged against float64, the error may be twice PyTorch's and this many roundings of the
     # largest number.
     roundings: float = 4
@@ -161,6 +162,32 @@ def _no_integer(sample: Any, dtype: str) -> bool:
     return dtype in WHOLE and bool((sample.input < 0).any())
 
 
+def _scaled_by_fractions(sample: Any, dtype: str) -> bool:
+    factors = (sample.kwargs.get("alpha", 1), sample.kwargs.get("beta", 1))
+    return dtype in WHOLE and any(f != int(f) for f in factors)
+
+
+def _fraction(sample: Any, dtype: str) -> bool:
+    return dtype in (*WHOLE, "bool") and any(isinstance(x, float) for x in sample.args)
+
+
+def _summed_alone(sample: Any, dtype: str) -> bool:
+    if dtype not in WHOLE or dtype == "int64" or "->" not in sample.args[0]:
+        return False
+    left, right = sample.args[0].split("->")
+    terms = left.split(",")
+    labels = {c for c in left if c.isalpha() and c not in right}
+    return any(sum(c in term for term in terms) == 1 for c in labels)
+
+
+def _sizes_differ(sample: Any, dtype: str) -> bool:
+    dims = sample.kwargs.get("dims")
+    if not isinstance(dims, (list, tuple)):
+        return False
+    pairs = zip(*dims, strict=True)
+    return any(sample.input.shape[i] != sample.args[0].shape[j] for i, j in pairs)
+
+
 def _outside(sample: Any, dtype: str) -> bool:
     start = sample.kwargs.get("storage_offset")
     return (
@@ -186,6 +213,20 @@ IN_RANGE = (
 )
 
 # Elementwise functions of one tensor, and of two: the same name in both libraries.
+STABLE = Difference(
+    "which of equal elements an index names: the first one here, unspecified in PyTorch", ("order",)
+)
+NO_FRACTIONS = Difference(
+    "fractional factors of integers are refused; PyTorch truncates them",
+    ("refused",),
+    _scaled_by_fractions,
+)
+
+
+def _stated(reason: str, when: When, *aspects: str) -> dict[str, Any]:
+    return {"differs": (Difference(reason, aspects, when),)}
+
+
 UNARY = (
     "abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor isfinite "
     "isinf isnan log log10 log1p log2 logical_not neg reciprocal round rsqrt sigmoid sign sin "
@@ -204,8 +245,82 @@ ARRAY = (
     "unbind unflatten unsqueeze var var_mean vstack"
 )
 
+PRODUCTS = "addbmm addmm addmv addr baddbmm bmm cdist cross dot inner kron mv outer tensordot trace"
+ORDER = (
+    "argsort bincount bucketize cummax cummin cumprod diff histc isin kthvalue logcumsumexp median "
+    "mode msort nanmedian searchsorted sort topk unique unique_consecutive"
+)
+PLACING = (
+    "diagonal_scatter index_add index_copy index_fill masked_scatter put scatter select_scatter "
+    "slice_scatter take"
+)
+REARRANGING = (
+    "atleast_1d atleast_2d atleast_3d block_diag cartesian_prod column_stack diag diag_embed "
+    "diagflat dsplit dstack fliplr flipud hsplit repeat_interleave rot90 tensor_split vsplit"
+)
+REDUCED = ("sum", "amax", "amin", "mean", "prod")
+INTEGERS = ((dtype_is(*WHOLE, "bool"), "no convolution of integers"),)
+CONVOLUTIONS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
+
 TABLE: dict[str, Entry] = {
     **{name: function(name) for name in f"{UNARY} {ARRAY}".split()},
+    **{name: function(name) for name in f"{PRODUCTS} {ORDER} {PLACING} {REARRANGING}".split()},
+    **{f"index_reduce.{how}": function("index_reduce") for how in REDUCED[1:]},
+    **{f"scatter_reduce.{how}": function("scatter_reduce") for how in REDUCED},
+    **{
+        f"nn.functional.{name}": functional(name, without=INTEGERS) for name in CONVOLUTIONS.split()
+    },
+    **{
+        name: function(name, differs=(NO_FRACTIONS,))
+        for name in ["addbmm", "addmm", "addmv", "baddbmm"]
+    },
+    **{
+        name: function(name, differs=(STABLE,))
+        for name in ["kthvalue", "median", "mode", "nanmedian", "sort", "topk"]
+    },
+    "argsort": function("argsort", differs=(STABLE,), only_index=True),
+    "addr": function(
+        "addr",
+        **_stated(
+            "factors of bools make integers; bool in PyTorch",
+            lambda s, d: d == "bool" and "alpha" in s.kwargs,
+            "dtype",
+            "value",
+        ),
+    ),
+    "cdist": Entry(lambda x, y, p=2.0, how="": cr.cdist(x, y, p), "cr.cdist"),
+    "tensordot": function(
+        "tensordot",
+        **_stated(
+            "contracted sizes have to be equal; PyTorch broadcasts", _sizes_differ, "refused"
+        ),
+    ),
+    "index_add": function(
+        "index_add",
+        **_stated(
+            "a factor beyond the dtype is refused; PyTorch wraps it",
+            lambda s, d: d == "uint8" and s.kwargs.get("alpha", 1) < 0,
+            "refused",
+        ),
+    ),
+    "scatter": function(
+        "scatter",
+        **_stated("2.5 into integers is refused; PyTorch truncates it", _fraction, "refused"),
+    ),
+    "addmm.decomposed": function("addmm", differs=(NO_FRACTIONS,)),
+    "bmm.triton_optimized": function("bmm"),
+    "einsum": Entry(
+        lambda tensors, equation: cr.einsum(equation, *tensors),
+        "cr.einsum",
+        **_stated(
+            "integers keep their dtype; PyTorch's are int64 where one operand is summed",
+            _summed_alone,
+            "dtype",
+            "value",
+        ),
+    ),
+    "meshgrid.list_of_tensors": function("meshgrid"),
+    "meshgrid.variadic_tensors": function("meshgrid"),
     **{name: function(name, takes=NUMBERS) for name in BINARY.split()},
     # Arithmetic.
     "add": function("add", lacks=keyword("alpha")),
@@ -307,7 +422,9 @@ TABLE: dict[str, Entry] = {
     "constant_pad_nd": Entry(lambda x, pad, value=0: F.pad(x, pad, value=value), "F.pad"),
     "nn.functional.pad.constant": functional("pad"),
     # To another dtype.
-    **{name: _cast(name) for name in ["bfloat16", "bool", "double", "float", "half", "int", "long"]},
+    **{
+        name: _cast(name) for name in ["bfloat16", "bool", "double", "float", "half", "int", "long"]
+    },
     "to": Entry(_to, "x.to()", without=((_formatted, "no channels-last memory format"),)),
     # Making tensors.
     "arange": function("arange"),

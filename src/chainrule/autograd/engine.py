@@ -64,11 +64,8 @@ def walk(
             run.add(node, g)
     token = recording.set(create_graph)
     try:
-        if create_graph:
+        with np.errstate(all="ignore"):  # a gradient of inf or NaN is an answer
             run.go(ready)
-        else:
-            with np.errstate(all="ignore"):
-                run.go(ready)
     finally:
         recording.reset(token)
     return wanted

@@ -17,6 +17,7 @@ from chainrule.errors import DTypeError, InputError, ShapeError
 from chainrule.layout.windows import Ints, Windows, per_dim
 from chainrule.ops import views
 from chainrule.ops._apply import ArrayRule, apply, common_backend, run_on
+from chainrule.ops.joining import pad as padded
 from chainrule.ops.named import add
 
 if TYPE_CHECKING:
@@ -238,18 +239,24 @@ def _conv_transpose(
                 f"{name}: output_padding {extra} must be smaller than stride {by} or dilation "
                 f"{apart}"
             )
+    # An output padding of a stride or more has room for windows beyond the input: they see zeros.
+    wide: Any = input
+    beyond = [e // s for e, s in zip(extra, by, strict=True)]
+    if any(beyond):
+        wide = padded(wide, [k for e in reversed(beyond) for k in (0, e)])
+        extra = tuple([e % s for e, s in zip(extra, by, strict=True)])
     windows = Windows(kernel, by, pad, pad, apart)
     size = tuple(
         [
             (length - 1) * s - 2 * p + r + e + 1
             for length, s, p, r, e in zip(
-                tuple(input._a.shape)[-n:], by, pad, windows.reach, extra, strict=True
+                tuple(wide._a.shape)[-n:], by, pad, windows.reach, extra, strict=True
             )
         ]
     )
     if min(size) < 1:
         raise ShapeError(f"{name}: padding {pad} leaves nothing of the output: its size is {size}")
-    x: Any = views.unsqueeze(input, 0) if single else input
+    x: Any = views.unsqueeze(wide, 0) if single else wide
     c = Convolution(windows, groups, n == 2 and keeps_channels_last(x))
     out = apply(TO_INPUT, (x, weight), (c, size))
     if bias is not None:

@@ -17,6 +17,7 @@ from chainrule.autograd.node import MAKERS, Node
 from chainrule.autograd.state import is_grad_enabled
 from chainrule.autograd.value import Value, backend_for, new_value, raw_of, user_place
 from chainrule.backends import numpy as numpy_backend
+from chainrule.calculus.expr import Expr
 from chainrule.calculus.table import TABLE
 from chainrule.dtypes import DType
 from chainrule.errors import DTypeError, InputError, ShapeError
@@ -38,7 +39,12 @@ def _slow(name: str, *args: Any) -> Any:
     """Any operands: numbers, arrays, mixed dtypes, half types, any device."""
     primitive = TABLE[name]
     operands: list[Any]
-    operands, kind = coerce(args, name)
+    try:
+        operands, kind = coerce(args, name)
+    except DTypeError:
+        if any(isinstance(a, Expr) for a in args):
+            return primitive(*args)  # symbols: the expression itself, for `show.formula`
+        raise
     backend = common_backend(operands, name)
     values = [i for i, a in enumerate(operands) if isinstance(a, Value)]
     typed = [i for i in range(len(operands)) if not (name == "where" and i == 0)]
@@ -66,6 +72,8 @@ def _slow(name: str, *args: Any) -> Any:
         ]
     elif dtype.category < 2:
         shown = [int(r) if isinstance(r, float) and r.is_integer() else r for r in raws]
+        if dtype.category == 1 and primitive.result == "same":
+            _check_numbers(name, operands, dtype)
         if name == "pow":
             _check_exponent(shown[1])
         elif name == "sign" and dtype is dtypes.bool:  # NumPy has none
@@ -112,6 +120,14 @@ def _compute(backend: Any, name: str, raws: list[Any], operands: Sequence[Any]) 
         raise InputError(f"{name}: {wrong}") from None
     except TypeError as wrong:
         raise DTypeError(f"{name}: {wrong}") from None
+
+
+def _check_numbers(name: str, operands: Sequence[Any], dtype: DType) -> None:
+    """NumPy raises `OverflowError`, PyTorch wraps: here both refuse in words."""
+    low, high = dtypes.integer_range(dtype)
+    for a in operands:
+        if isinstance(a, int) and not low <= a <= high:
+            raise InputError(f"{name}: {a} is out of the range of {dtype.name}: {low} to {high}")
 
 
 def _check_exponent(exponent: Any) -> None:

@@ -178,6 +178,8 @@ def diff(
     if n < 0:
         raise InputError(f"diff: n is {n}: it must not be negative")
     d = views.checked_dim(dim, len(shape))
+    if not n:
+        return views.clone(input)
     parts = [t for t in (prepend, input, append) if t is not None]
     x: Any = cat(parts, d) if len(parts) > 1 else input
     for _ in range(min(n, x._a.shape[d])):
