@@ -159,7 +159,8 @@ def test_other_dtypes_train(tmp_path, text, dtype):
 
 
 def test_a_stop_saves_says_where_and_resuming_is_exact(tmp_path, text, monkeypatch, capsys):
-    train(tmp_path / "whole", text)
+    # Dropout, so that the generator takes part.
+    train(tmp_path / "whole", text, dropout=0.2)
     seen = []
 
     def stop_at_seven(self):
@@ -173,7 +174,7 @@ def test_a_stop_saves_says_where_and_resuming_is_exact(tmp_path, text, monkeypat
     real = Batches.next
     with monkeypatch.context() as patch:
         patch.setattr(Batches, "next", stop_at_seven)
-        outcome = train(tmp_path / "cut", text)
+        outcome = train(tmp_path / "cut", text, dropout=0.2)
     assert (outcome.exit_code, outcome.step) == (130, 7)
     said = capsys.readouterr().out
     assert f"Stopped after step 7 of 24, saved in {tmp_path / 'cut'}." in said
