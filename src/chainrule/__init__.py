@@ -6,7 +6,7 @@ the idea is the same. The base needs NumPy alone; PyTorch is never required.
 
 from __future__ import annotations
 
-from chainrule import _tensor, autograd, bench, check, func, nn, ops, optim, show, utils
+from chainrule import _tensor, autograd, bench, check, func, linalg, nn, ops, optim, show, utils
 from chainrule._tensor import Tensor
 from chainrule._version import __version__
 from chainrule.autograd import (
@@ -38,6 +38,8 @@ from chainrule.creation import (
 )
 from chainrule.dtypes import (
     DType as dtype,
+)
+from chainrule.dtypes import (
     bfloat16,
     bool,
     cdouble,
@@ -88,34 +90,83 @@ from chainrule.ops import (
     var_mean,
 )
 from chainrule.ops.bitwise import bitwise_and, bitwise_not, bitwise_or, bitwise_xor
+from chainrule.ops.composed import (
+    addcdiv,
+    addcmul,
+    bitwise_left_shift,
+    bitwise_right_shift,
+    celu,
+    clamp_max,
+    clamp_min,
+    deg2rad,
+    div,
+    floor_divide,
+    frac,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    heaviside,
+    isneginf,
+    isposinf,
+    logaddexp2,
+    logical_xor,
+    logit,
+    nan_to_num,
+    rad2deg,
+    round,
+    selu,
+    sgn,
+    signbit,
+    softshrink,
+    tanhshrink,
+    threshold,
+)
 from chainrule.ops.contraction import (
     einsum,
 )
+from chainrule.ops.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from chainrule.ops.decomposition import matrix_power
+from chainrule.ops.elementwise_losses import cosine_similarity, pairwise_distance
 from chainrule.ops.gathering import (
     gather,
     index_select,
     one_hot,
-    scatter_add_to as scatter_add,
     take_along_dim,
+)
+from chainrule.ops.gathering import (
+    scatter_add_to as scatter_add,
 )
 from chainrule.ops.joining import (
     cat,
-    cat as concat,
-    cat as concatenate,
     hstack,
     roll,
     stack,
     tile,
     vstack,
 )
+from chainrule.ops.joining import (
+    cat as concat,
+)
+from chainrule.ops.joining import (
+    cat as concatenate,
+)
 from chainrule.ops.masking import (
     clamp,
-    clamp as clip,
     masked_fill,
     masked_select,
     nonzero,
     tril,
     triu,
+)
+from chainrule.ops.masking import (
+    clamp as clip,
 )
 from chainrule.ops.named import (
     abs,
@@ -128,13 +179,15 @@ from chainrule.ops.named import (
     atan2,
     atanh,
     ceil,
+    copysign,
     cos,
     cosh,
-    div,
+    digamma,
     elu,
     eq,
     erf,
     erfc,
+    erfinv,
     exp,
     exp2,
     expm1,
@@ -151,6 +204,8 @@ from chainrule.ops.named import (
     isnan,
     le,
     leaky_relu,
+    lerp,
+    lgamma,
     log,
     log1p,
     log2,
@@ -169,20 +224,22 @@ from chainrule.ops.named import (
     ne,
     neg,
     npdf,
+    polygamma,
     pow,
     reciprocal,
     relu,
     relu6,
     remainder,
-    round,
     rsqrt,
     sech2,
     sigmoid,
     sign,
     silu,
     sin,
+    sinc,
     sinh,
     softplus,
+    softsign,
     sqrt,
     square,
     squareplus,
@@ -192,10 +249,11 @@ from chainrule.ops.named import (
     tanh,
     trunc,
     where,
+    xlog1py,
+    xlogy,
 )
 from chainrule.ops.placing import (
     diagonal_scatter,
-    index_add_to as index_add,
     index_copy,
     index_fill,
     masked_scatter,
@@ -204,6 +262,9 @@ from chainrule.ops.placing import (
     select_scatter,
     slice_scatter,
     take,
+)
+from chainrule.ops.placing import (
+    index_add_to as index_add,
 )
 from chainrule.ops.products import (
     addbmm,
@@ -275,6 +336,8 @@ from chainrule.ops.sorting import (
     sort,
     topk,
 )
+from chainrule.ops.systems import cholesky, det, logdet, slogdet
+from chainrule.ops.systems import inv as inverse
 from chainrule.ops.views import (
     as_strided,
     broadcast_to,

@@ -29,6 +29,8 @@ from chainrule.errors import DTypeError, GradError, InputError, ShapeError
 from chainrule.layout import Layout
 from chainrule.ops import (
     bitwise,
+    composed,
+    decomposition,
     gathering,
     indexing,
     inplace,
@@ -42,6 +44,7 @@ from chainrule.ops import (
     scattering,
     searching,
     sorting,
+    systems,
     views,
 )
 from chainrule.ops._apply import register_alias, to_dtype
@@ -544,6 +547,12 @@ class Tensor(Value):
     take = placing.take
     scatter_reduce = scattering.scatter_reduce
     index_reduce = scattering.index_reduce
+    det = systems.det
+    logdet = systems.logdet
+    slogdet = systems.slogdet
+    inverse = systems.inv
+    cholesky = systems.cholesky
+    matrix_power = decomposition.matrix_power
     addbmm = products.addbmm
     addmm = products.addmm
     addmv = products.addmv
@@ -569,6 +578,7 @@ class Tensor(Value):
     __rtruediv__ = named.rdiv
     __pow__ = named.pow
     __rpow__ = named.rpow
+    __floordiv__ = composed.floor_divide
     __mod__ = named.remainder
     __rmod__ = named.rremainder
     __matmul__ = ops.matmul
@@ -587,6 +597,13 @@ class Tensor(Value):
 
     def __pos__(self) -> Tensor:
         return self
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return composed.floor_divide(other, self)
+
+    def polygamma(self, n: Any) -> Tensor:
+        """The n-th derivative of digamma."""
+        return named.polygamma(n, self)
 
     def __rmatmul__(self, other: Any) -> Tensor:
         return ops.matmul(other, self)
@@ -617,7 +634,7 @@ class Tensor(Value):
     floor = named.floor
     ceil = named.ceil
     trunc = named.trunc
-    round = named.round
+    round = composed.round
     sigmoid = named.sigmoid
     tanh = named.tanh
     sinh = named.sinh
@@ -642,7 +659,7 @@ class Tensor(Value):
     add = named.add
     sub = named.sub
     mul = named.mul
-    div = named.div
+    div = composed.div
     pow = named.pow
     remainder = named.remainder
     fmod = named.fmod
@@ -651,6 +668,33 @@ class Tensor(Value):
     atan2 = named.atan2
     hypot = named.hypot
     logaddexp = named.logaddexp
+    copysign = named.copysign
+    lerp = named.lerp
+    lgamma = named.lgamma
+    digamma = named.digamma
+    xlogy = named.xlogy
+    erfinv = named.erfinv
+    sinc = named.sinc
+    addcdiv = composed.addcdiv
+    addcmul = composed.addcmul
+    bitwise_left_shift = composed.bitwise_left_shift
+    bitwise_right_shift = composed.bitwise_right_shift
+    clamp_max = composed.clamp_max
+    clamp_min = composed.clamp_min
+    deg2rad = composed.deg2rad
+    floor_divide = composed.floor_divide
+    frac = composed.frac
+    hardshrink = composed.hardshrink
+    heaviside = composed.heaviside
+    isneginf = composed.isneginf
+    isposinf = composed.isposinf
+    logaddexp2 = composed.logaddexp2
+    logical_xor = composed.logical_xor
+    logit = composed.logit
+    nan_to_num = composed.nan_to_num
+    rad2deg = composed.rad2deg
+    sgn = composed.sgn
+    signbit = composed.signbit
     lt = named.lt
     le = named.le
     gt = named.gt
@@ -665,7 +709,7 @@ class Tensor(Value):
     bitwise_not = bitwise.bitwise_not
     subtract = named.sub
     multiply = named.mul
-    divide = named.div
+    divide = composed.div
     true_divide = named.div
     negative = named.neg
     absolute = named.abs
@@ -698,6 +742,11 @@ class Tensor(Value):
 
     __setitem__ = indexing.set_item
     scatter_add_ = gathering.scatter_add_
+    addcmul_ = composed.addcmul_
+    addcdiv_ = composed.addcdiv_
+    nan_to_num_ = composed.nan_to_num_
+    floor_divide_ = composed.floor_divide_
+    lerp_ = inplace.in_place(named.lerp)
     scatter_ = placing.scatter_
     index_add_ = placing.index_add_
     index_copy_ = placing.index_copy_

@@ -20,6 +20,7 @@ from chainrule.backends import (
     attention as attention,  # kernels that ops call
     convolution as convolution,
     fused as fused,
+    numpy_linalg as linalg,
     numpy_rows,
 )
 from chainrule.backends.numpy_order import (

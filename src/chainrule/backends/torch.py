@@ -27,6 +27,7 @@ from chainrule.backends.torch_order import (
     unique as unique,
 )
 from chainrule.backends import torch_convolution as convolution
+from chainrule.backends import torch_linalg as linalg
 from chainrule.backends.torch_primitives import TORCH as PRIMITIVES
 from chainrule.dtypes import DType
 from chainrule.errors import IndexRangeError, InputError
