@@ -343,3 +343,24 @@ def test_notebooks_and_the_prompt_show_the_picture():
     assert repr(picture) == str(picture)
     assert picture._repr_svg_() == picture.svg()
     assert picture.svg() in picture._repr_html_()
+
+
+def test_a_tensor_says_who_shares_its_memory_and_what_a_warp_reads():
+    import chainrule as cr
+
+    x = cr.zeros(64, 64)
+    y, z = x.T, x[::2, 1:]
+    text = str(memory(y))
+    assert re.search(r"aliases +\(64, 64\) stride \(64, 1\)\n +\(32, 63\) stride \(128, 1\)", text)
+    assert re.search(
+        r"by row +a warp of 32 reads 32 × 32 B\n +by column +a warp of 32 reads 4 ×", text
+    )
+    del y, z
+    text = str(memory(x))
+    assert "aliases" not in text
+    assert re.search(
+        r"by row +a warp of 32 reads 4 × 32 B\n +by column +a warp of 32 reads 32 ×", text
+    )
+    many = [x[i] for i in range(5)]
+    assert "and 2 more" in str(memory(x)) and len(many) == 5
+    assert "by row" in memory(x).svg() and "by " not in str(memory(X))

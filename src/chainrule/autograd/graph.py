@@ -120,6 +120,7 @@ def replace(node: Node, pack: Callable[[Any], Any]) -> None:
     if any(savable(v) for v in node.saved):
         node.saved = tuple([pack(v) if savable(v) else v for v in node.saved])
         node.rule = packed(node.rule)
+        node.storage = None
 
 
 class Held:

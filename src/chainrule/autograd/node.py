@@ -152,8 +152,6 @@ class Node:
     hooks: Hooks | None
     storage: Storage | None
 
-    saves_output = True  # a Leaf has False: see Value.storage
-
     def name(self) -> str:
         """The operation's name."""
         return self.rule.name
@@ -194,7 +192,6 @@ class Leaf:
     parents: tuple[()] = ()
     saved = None
     rule = None
-    saves_output = False
 
     def __init__(self, tensor: Value) -> None:
         self.shape: tuple[int, ...] = tuple(tensor._a.shape)

@@ -52,8 +52,9 @@ class Value:
             self._s = s
             self._l = layout
             node = self.node
-            if node is not None and node.saves_output:
-                node.storage = s  # pyright: ignore[reportAttributeAccessIssue] - no Leaf
+            # Only what keeps the output anyway may keep its memory. A Leaf has nothing saved.
+            if node is not None and node.saved and node.rule.keeps_output(node):  # pyright: ignore
+                node.storage = s  # pyright: ignore[reportAttributeAccessIssue]
         return s
 
     @property

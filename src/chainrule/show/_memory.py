@@ -11,8 +11,10 @@ from itertools import islice
 from math import prod
 from typing import Any, NamedTuple
 
+from chainrule.autograd.value import Value
 from chainrule.errors import InputError
 from chainrule.layout import Layout, merging
+from chainrule.ops import family
 
 Ints = tuple[int, ...]
 
@@ -22,6 +24,8 @@ MAX_BLOCKS = 4
 MAX_CELLS = 48
 # An address that more indices than this share is marked "×99+".
 MAX_SHARED = 99
+# Threads that read together on a GPU.
+WARP = 32
 
 
 class Block(NamedTuple):
@@ -36,8 +40,14 @@ class Scene:
     """What both drawings show, decided once; `columns` is how many cells fit side by side."""
 
     def __init__(
-        self, layout: Layout, values: Sequence[Any] | None, highlight: Ints | None, title: str
+        self,
+        layout: Layout,
+        values: Sequence[Any] | None,
+        highlight: Ints | None,
+        title: str,
+        tensor: Any = None,
     ) -> None:
+        self.tensor = tensor
         self.layout = layout
         self.values = values
         self.title = title
@@ -127,7 +137,7 @@ class Scene:
         """Shape, stride, offset and what follows from them, as (name, text of a line or two)."""
         layout = self.layout
         yield "shape", str(layout.shape)
-        yield "stride", str(layout.strides).replace("-", "−")
+        yield "stride", signed_all(layout.strides)
         yield "offset", str(layout.offset)
         if layout.ndim:
             letters = "ijklmn" if layout.ndim <= 6 else [f"i{d}" for d in range(layout.ndim)]
@@ -150,6 +160,25 @@ class Scene:
             yield ".view(-1)", f"no: dimensions {outer} and {inner} do not merge\n{reason}"
         if layout.self_overlaps:
             yield "overlap", "yes: some addresses belong to several indices"
+        if self.tensor is not None:
+            yield from self._tensor_facts()
+
+    def _tensor_facts(self) -> Iterator[tuple[str, str]]:
+        """What only a tensor has: who shares its memory, and elements of a size in bytes."""
+        layout, size = self.layout, self.tensor.dtype.itemsize
+        others = [m for m in family.members(self.tensor) if m is not self.tensor]
+        if others:
+            seen = [f"{m.layout.shape} stride {signed_all(m.layout.strides)}" for m in others[:3]]
+            more = f"\nand {len(others) - 3} more" if len(others) > 3 else ""
+            yield "aliases", "\n".join(seen) + more
+        if layout.ndim and layout.numel:
+            names = {layout.ndim - 1: "row"}
+            if layout.ndim > 1:
+                names[layout.ndim - 2] = "column"
+            for dim, name in names.items():
+                count = layout.transactions(dim, itemsize=size)
+                threads = min(WARP, layout.shape[dim])
+                yield f"by {name}", f"a warp of {threads} reads {count} × 32 B"
 
     def caption(self) -> str:
         """How much memory there is and how much of it the tensor reaches."""
@@ -204,7 +233,9 @@ def memory(
     """The picture of a tensor, or of a `Layout` alone, in memory.
 
     A tensor is anything with `t.layout` (a `Layout`) and `t.storage().tolist()` (the flat list of
-    its storage's values); of a Layout alone the addresses are drawn. `highlight=(i, j)` marks one
+    its storage's values); of a Layout alone the addresses are drawn. Of our tensors it also says who
+    shares the memory (views recorded while they live) and how many segments of 32 bytes the first
+    warp touches that reads along a row or down a column. `highlight=(i, j)` marks one
     element in the grid and in memory and writes out its address; `title` stands above; `width` is
     that of the text in characters. Large tensors are elided, and the picture says by how much.
     Raises IndexRangeError or ShapeError for a highlight that is no index, InputError for a thing
@@ -230,6 +261,7 @@ def memory(
     """
     if width < 40:
         raise InputError(f"width {width} is too narrow for the drawing: use at least 40")
+    tensor = t if isinstance(t, Value) else None
     if isinstance(t, Layout):
         layout, values = t, None
     elif isinstance(getattr(t, "layout", None), Layout):
@@ -245,7 +277,7 @@ def memory(
             int(i) + size if i < 0 else int(i)
             for i, size in zip(highlight, layout.shape, strict=True)
         )
-    return Picture(Scene(layout, values, index, title), width)
+    return Picture(Scene(layout, values, index, title, tensor), width)
 
 
 def elided(count: int, most: int, keep: int) -> list[int | None]:
@@ -281,6 +313,11 @@ def short(value: Any) -> str:
 def signed(number: int) -> str:
     """An integer with a true minus sign."""
     return str(number).replace("-", "−")
+
+
+def signed_all(numbers: Ints) -> str:
+    """A tuple of integers with true minus signs."""
+    return str(numbers).replace("-", "−")
 
 
 def bracketed(number: int) -> str:

@@ -89,11 +89,14 @@ class Page:
             self.line(piece, x=MARGIN + 11 * TEXT * ADVANCE)
 
     def svg(self, scene: Scene) -> str:
-        """Everything, with the title and description that a screen reader speaks."""
-        height = round(self.y + MARGIN)
-        title = scene.title or "A tensor in memory"
+        """Everything about a scene, in the order in which it is drawn."""
         facts = [f"{name} {text}".replace("\n", " ") for name, text in scene.facts()]
         said = "; ".join([*facts, scene.caption(), *filter(None, [scene.sum()])]) + "."
+        return self.finished(scene.title or "A tensor in memory", said)
+
+    def finished(self, title: str, said: str) -> str:
+        """The page, with the title and description that a screen reader speaks."""
+        height = round(self.y + MARGIN)
         body = "\n".join(self.parts)
         # Two pictures in one page must not name each other's title.
         name = f"chainrule-memory-{crc32((title + said + body).encode()):08x}"
