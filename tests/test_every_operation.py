@@ -24,7 +24,9 @@ DOMAIN = {
     "rsqrt": (0.5, 2.0), "log": (0.5, 2.0), "log2": (0.5, 2.0), "log10": (0.5, 2.0),
     "log1p": (-0.5, 2.0), "acosh": (1.5, 3.0), "atanh": (-0.7, 0.7), "asin": (-0.7, 0.7),
     "acos": (-0.7, 0.7), "tan": (-1.0, 1.0), "squareplus": (0.5, 2.0),
-    "squareplus_slope": (0.5, 2.0), "one_minus_square": (-0.7, 0.7), "remainder": (0.6, 0.9),
+    "squareplus_slope": (0.5, 2.0), "lgamma": (0.5, 2.0), "digamma": (0.5, 2.0),
+    "xlogy": (0.5, 2.0), "xlog1py": (-0.5, 2.0), "logit": (0.2, 0.8), "erfinv": (-0.7, 0.7),
+    "one_minus_square": (-0.7, 0.7), "remainder": (0.6, 0.9),
     "fmod": (0.6, 0.9), "hypot": (0.5, 2.0), "hypot_slope": (0.5, 2.0), "atan2": (0.5, 2.0),
 }  # fmt: skip
 SMOOTH = [name for name, row in TABLE.items() if row.differentiable]
@@ -48,6 +50,9 @@ def test_primitive(name: str) -> None:
     elif name in ("clamp", "hardtanh"):
         fn = lambda x: operation(name)(x, -0.8, 0.9)  # noqa: E731
         inputs = inputs[:1]
+    elif name == "polygamma":  # the order is a whole number
+        fn = lambda x: cr.ops.polygamma(1, x)  # noqa: E731
+        inputs = [numbers(0.5, 2.0, 2, 3)]
     else:
         fn = getattr(cr.ops, name)
     assert cr.gradcheck(fn, inputs)

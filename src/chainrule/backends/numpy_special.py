@@ -197,9 +197,10 @@ def _sech2(x: Raw, exact: bool) -> Raw:
 def _squareplus(x: Raw, exact: bool, b: Raw) -> Raw:
     """The row's expansion, in fewer passes: ½(|x| + √(x² + b)), or b/4 over it for x ≤ 0."""
     size = np.abs(x)
-    half = np.minimum(size, _constant(2.0**60, x.dtype))  # beyond, b no longer counts, and x² might overflow
+    # Beyond, b no longer counts, and x² might overflow.
+    half = np.minimum(size, _constant(2.0**60, x.dtype))
     half *= half
-    half += b
+    half = half + b  # which may be larger, and broadcast
     np.sqrt(half, out=half)
     np.maximum(half, size, out=half)
     one_half = _constant(0.5, x.dtype)

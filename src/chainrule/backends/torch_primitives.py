@@ -31,6 +31,17 @@ def _lifted(fn: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
+def _polygamma(n: Any, x: Any) -> Any:
+    """PyTorch's, which takes one whole number: for each that is in `n`; NaN for others."""
+    if not isinstance(n, torch.Tensor):
+        return torch.polygamma(int(n), x)
+    out = torch.full_like(x * n, float("nan"))
+    for order in n.unique().tolist():
+        if order >= 0 and float(order).is_integer():
+            out = torch.where(n == order, torch.polygamma(int(order), x), out)
+    return out
+
+
 def _same(name: str) -> Callable[..., Any]:
     return _lifted(getattr(torch, name))
 
@@ -51,7 +62,7 @@ _NATIVE: dict[str, Callable[..., Any]] = {
     "sign": lambda x: (
         torch.where(torch.isnan(x), x, torch.sign(x)) if x.is_floating_point() else x.sign()
     ),
-    "polygamma": lambda n, x: torch.polygamma(int(n), x),
+    "polygamma": _polygamma,
     "softsign": F.softsign,
     "xlog1py": _lifted(torch.special.xlog1py),
     "ndtr": torch.special.ndtr,

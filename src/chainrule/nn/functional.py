@@ -20,6 +20,14 @@ from chainrule.ops.convolution import conv3d as conv3d
 from chainrule.ops.convolution import conv_transpose1d as conv_transpose1d
 from chainrule.ops.convolution import conv_transpose2d as conv_transpose2d
 from chainrule.ops.convolution import conv_transpose3d as conv_transpose3d
+from chainrule.ops.composed import celu as celu
+from chainrule.ops.composed import hardshrink as hardshrink
+from chainrule.ops.composed import hardsigmoid as hardsigmoid
+from chainrule.ops.composed import hardswish as hardswish
+from chainrule.ops.composed import selu as selu
+from chainrule.ops.composed import softshrink as softshrink
+from chainrule.ops.composed import tanhshrink as tanhshrink
+from chainrule.ops.composed import threshold as threshold
 from chainrule.ops.elementwise_losses import binary_cross_entropy as binary_cross_entropy
 from chainrule.ops.elementwise_losses import (
     binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
@@ -69,6 +77,9 @@ from chainrule.ops.named import (
 )
 from chainrule.ops.named import (
     silu as silu,
+)
+from chainrule.ops.named import (
+    softsign as softsign,
 )
 from chainrule.ops.named import (
     squareplus as squareplus,

@@ -68,7 +68,7 @@ def rule_text(
         lines += [f"    {h} = {plain.format(h)}" for h in tensors if h != "y"]
     if half:
         lines.append("    kind = g.dtype")
-        lines += [f"    {h} = b.cast({h}, F32)" for h in ["g", *tensors]]
+        lines += [f"    {h} = b.cast({h}, F32)" for h in _numbers(name, ["g", *tensors])]
     lines += [f"    {line}" for line in printer.lines]
     shown = [n if n is None or not half else f"restore({n}, kind)" for n in names]
     lines.append(f"    return ({', '.join(str(n) for n in shown)},)")
@@ -121,11 +121,16 @@ def tangent_text(
     lines += [f"    {h} = graph({h}, node, {-1 if h == 'y' else h[1:]})" for h in tensors]
     lines.append(f"    kind = {tangents[0]}.dtype")
     if half:
-        lines += [f"    {h} = b.cast({h}, F32)" for h in [*tangents, *tensors]]
+        lines += [f"    {h} = b.cast({h}, F32)" for h in _numbers(name, [*tangents, *tensors])]
     lines.append(f"    g = {tangents[0]}")  # whose dtype and device constants take
     lines += [f"    {line}" for line in printer.lines]
     lines.append(f"    return restore({result}, kind)" if half else f"    return {result}")
     return "\n".join(lines) + "\n"
+
+
+def _numbers(name: str, held: Sequence[str]) -> list[str]:
+    """Those of `held` that are numbers: the condition of `where` stays a truth value."""
+    return [h for h in held if not (name == "where" and h == "a0")]
 
 
 class _Printer:
