@@ -185,7 +185,8 @@ def formula_of(node: Node) -> str:
     if isinstance(rule, ArrayRule):
         code = rule.vjp.__code__
         file = code.co_filename.replace("\\", "/").rpartition("/chainrule/")[2]
-        return f"see {file}:{code.co_firstlineno}"
+        name = code.co_name
+        return f"see {file}" if name == "<lambda>" else f"see {name} in {file}"
     return ""
 
 

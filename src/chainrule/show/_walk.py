@@ -17,6 +17,7 @@ from chainrule.autograd.node import Leaf, Node, RemovableHandle
 from chainrule.autograd.value import Value, backend_for, raw_of
 from chainrule.errors import GradError, InputError, ShapeError
 from chainrule.show._tape import backward_order, formula_of
+from chainrule.show._tape_text import where
 from chainrule.storage import Place
 
 
@@ -78,10 +79,8 @@ class Walk:
         bad = self.first_nonfinite
         if bad is None:
             return f"{text}, every gradient finite"
-        return (
-            f"{text}; the first gradient that is not finite comes out of {bad.number} '{bad.name}'"
-            + (f" at {bad.place} ('{bad.place.text}')" if bad.place is not None else "")
-        )
+        text += f"; the first gradient that is not finite comes out of {bad.number} '{bad.name}'"
+        return text if bad.place is None else f"{text} at {where(bad.place)} ('{bad.place.text}')"
 
     def __str__(self) -> str:
         from chainrule.show._tape_text import walk
