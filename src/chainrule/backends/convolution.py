@@ -137,7 +137,7 @@ def _unfiltered(found: Raw, shape: Sequence[int], groups: int) -> Raw:
 
 def forward(x: Raw, weight: Raw, bias: Raw | None, c: Convolution) -> Raw:
     """(N, C, …) and (O, C/g, …) to (N, O, …)."""
-    size = c.windows.count(x.shape[2:], "convolution")
+    size = c.windows.outputs(x.shape[2:], "convolution")
     out, seen = _new(x, x.shape[0], weight.shape[0], size, c.channels_last)
     _correlate(_last(x), weight, bias, c, seen)
     return out

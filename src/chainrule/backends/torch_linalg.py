@@ -11,12 +11,14 @@ from chainrule.backends.numpy_linalg import NOT_FINITE, NOT_POSITIVE, SINGULAR, 
 
 Raw = Any
 
+_REFUSED: Any = torch.linalg.LinAlgError  # pyright: ignore[reportPrivateImportUsage]
+
 
 def _told(fn: Callable[..., Raw], name: str, lack: str, x: Raw, *rest: Raw) -> Raw:
     try:
         return fn(x, *rest)
-    except torch.linalg.LinAlgError:
-        raise failure(fn, name, lack, x, torch.linalg.LinAlgError) from None
+    except _REFUSED:
+        raise failure(fn, name, lack, x, _REFUSED) from None
 
 
 def inv(x: Raw) -> Raw:
@@ -30,8 +32,8 @@ def solve(a: Raw, y: Raw) -> Raw:
         y = y.reshape((1,) * (a.ndim - y.ndim) + y.shape)
     try:
         return torch.linalg.solve(a, y)
-    except torch.linalg.LinAlgError:
-        raise failure(torch.linalg.inv, "solve", SINGULAR, a, torch.linalg.LinAlgError) from None
+    except _REFUSED:
+        raise failure(torch.linalg.inv, "solve", SINGULAR, a, _REFUSED) from None
 
 
 def cholesky(x: Raw) -> Raw:

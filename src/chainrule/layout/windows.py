@@ -44,7 +44,7 @@ class Windows(NamedTuple):
         """The size with its padding."""
         return tuple([b + n + a for b, n, a in zip(self.before, size, self.after, strict=True)])
 
-    def count(self, size: Sequence[int], name: str) -> Ints:
+    def outputs(self, size: Sequence[int], name: str) -> Ints:
         """How many windows fit along each dimension; raises `ShapeError` where none does."""
         whole = self.padded(size)
         for n, r in zip(whole, self.reach, strict=True):

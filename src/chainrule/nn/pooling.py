@@ -90,7 +90,7 @@ class AvgPool1d(Module):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
-    def _options(self) -> tuple[Any, ...]:
+    def _options(self) -> tuple[Sizes, Sizes, Sizes, bool, bool]:
         return self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ class _Batch(NamedTuple):
     """What a batch norm is given besides arrays."""
 
     dims: tuple[int, ...]  # all but the channels
-    count: int  # elements a channel
+    per_channel: int
     eps: float
     weight: bool
     bias: bool
@@ -41,9 +41,9 @@ def _column(b: Any, v: Any, ndim: int) -> Any:
 
 def _moments(b: Any, x: Any, n: _Batch) -> tuple[Any, Any]:
     """Mean and biased variance of each channel, (1, C, 1, …)."""
-    mean = b.sum(x, n.dims, True) / float(n.count)
+    mean = b.sum(x, n.dims, True) / float(n.per_channel)
     off = x - mean
-    return mean, b.sum(off * off, n.dims, True) / float(n.count)
+    return mean, b.sum(off * off, n.dims, True) / float(n.per_channel)
 
 
 def _affine(b: Any, normal: Any, params: Sequence[Any], n: _Batch) -> Any:
@@ -73,7 +73,7 @@ def _batch_norm_vjp(b: Any, g: Any, saved: Sequence[Any], node: Node) -> tuple[A
         scale = rstd
         if n.weight:
             scale = rstd * _column(b, params[0], len(g.shape))
-        dx = (g - total / float(n.count) - normal * (along / float(n.count))) * scale
+        dx = (g - total / float(n.per_channel) - normal * (along / float(n.per_channel))) * scale
     found: list[Any] = [dx, None, None]
     if n.weight:
         found.append(b.reshape(along, (-1,)))

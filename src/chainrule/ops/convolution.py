@@ -156,7 +156,7 @@ def _conv(
     by, apart = per_dim(stride, n, name, "stride"), per_dim(dilation, n, name, "dilation")
     before, after = _sides(name, padding, kernel, by, apart)
     windows = Windows(kernel, by, before, after, apart)
-    windows.count(tuple(input._a.shape)[-n:], name)
+    windows.outputs(tuple(input._a.shape)[-n:], name)
     x: Any = views.unsqueeze(input, 0) if single else input
     c = Convolution(windows, groups, n == 2 and keeps_channels_last(x))
     out = apply(CONV, (x, *tensors[1:]), (c,))

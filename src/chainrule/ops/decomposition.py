@@ -126,8 +126,8 @@ def svd(A: Tensor, full_matrices: bool = True) -> Svd:
     no gradient. Vectors have none either where singular values are equal: use `svdvals`.
     """
     matrices("svd", A)
-    shapes = _svd_shapes(*A.shape[-2:], full_matrices)
-    return Svd(*_seen(apply(SVD, (A,), (bool(full_matrices),)), shapes))
+    shapes = _svd_shapes(A.shape[-2], A.shape[-1], full_matrices)
+    return Svd._make(_seen(apply(SVD, (A,), (bool(full_matrices),)), shapes))
 
 
 def _svdvals_forward(b: Any, x: Any) -> Any:
@@ -201,7 +201,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
     if UPLO.upper() not in ("L", "U"):
         raise InputError(f'eigh: UPLO is "L" or "U", got {UPLO!r}')
     packed = apply(EIGH, (A,), (UPLO.upper(),))
-    return Eigh(*_seen(packed, _eigh_shapes(A.shape[-1])))
+    return Eigh._make(_seen(packed, _eigh_shapes(A.shape[-1])))
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
@@ -273,7 +273,9 @@ def qr(A: Tensor, mode: str = "reduced") -> Qr:
     if mode not in ("reduced", "complete"):
         raise InputError(f'qr: mode is "reduced", "complete" or "r", got {mode!r}')
     complete = mode == "complete"
-    return Qr(*_seen(apply(QR, (A,), (complete,)), _qr_shapes(*A.shape[-2:], complete)))
+    return Qr._make(
+        _seen(apply(QR, (A,), (complete,)), _qr_shapes(A.shape[-2], A.shape[-1], complete))
+    )
 
 
 # Norms.

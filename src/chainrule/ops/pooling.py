@@ -106,7 +106,7 @@ def _windows(
             )
     w = Windows(kernel, by, pad, pad, apart)
     if not ceil_mode:
-        return w, w.count(size, name)
+        return w, w.outputs(size, name)
     count: list[int] = []
     after: list[int] = []
     for length, p, r, s in zip(size, pad, w.reach, by, strict=True):
@@ -116,7 +116,7 @@ def _windows(
         count.append(c)
         after.append(max(p, (c - 1) * s + r + 1 - length - p))
     if min(count) < 1:
-        w.count(size, name)  # raises
+        w.outputs(size, name)  # raises
     return w._replace(after=tuple(after)), tuple(count)
 
 
