@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chainrule import dtypes
+from chainrule.autograd.node import Node
 from chainrule.autograd.value import Value, new_value, raw_of
-from chainrule.errors import DTypeError, InputError
+from chainrule.errors import DTypeError, InputError, ShapeError
 from chainrule.ops import named
-from chainrule.ops._apply import coerce, common_backend, to_dtype
+from chainrule.ops._apply import ArrayRule, apply, coerce, common_backend, to_dtype
 from chainrule.ops.elementwise import result_dtype
 from chainrule.ops.inplace import in_place
 from chainrule.ops.masking import clamp, masked_fill
@@ -196,7 +197,7 @@ def logaddexp2(input: Operand, other: Operand) -> Tensor:
     return named.div(named.logaddexp(named.mul(input, two), named.mul(other, two)), two)
 
 
-# Whole division and shifts: no gradient, as in PyTorch.
+# Whole division, which is a step: gradient 0; and shifts.
 
 
 def _raw(name: str, fn: Callable[..., Any], whole: bool, *args: Any) -> Any:
@@ -216,15 +217,52 @@ def _raw(name: str, fn: Callable[..., Any], whole: bool, *args: Any) -> Any:
     return new_value(kind, b.cast(out, dtype))
 
 
+def _floor_forward(b: Any, x: Any, y: Any) -> Any:
+    with b.quiet():
+        return x // y
+
+
+def _flat(b: Any, g: Any, saved: Any, n: Node) -> tuple[Any, ...]:
+    return tuple([None if p is None else b.zeros(p.shape, g) for p in n.parents])
+
+
+FLOOR_DIVIDE = ArrayRule("floor_divide", _floor_forward, _flat)
+
+
 def floor_divide(input: Operand, other: Operand) -> Tensor:
-    """⌊a / b⌋, exact; integers stay integers. Raises `ZeroDivisionError` for integers over 0."""
+    """⌊a / b⌋, exact, with gradient 0; integers stay integers.
+
+    Raises `ZeroDivisionError` for integers over 0.
+    """
     operands, _ = coerce((input, other), "floor_divide")
     below: Any = operands[1]
-    if result_dtype(operands, range(2)).category < 2:
+    dtype = result_dtype(operands, range(2))
+    if dtype.category == 2:
+        pair = [to_dtype(t, dtype) for t in _tensors(operands)]
+        return apply(FLOOR_DIVIDE, pair)
+    if dtype.category < 2:
         zeros = raw_of(below) == 0 if isinstance(below, Value) else np.asarray(below == 0)
         if bool(zeros.any()):
             raise ZeroDivisionError("floor_divide: an integer divided by 0")
     return _raw("floor_divide", operator.floordiv, False, input, other)
+
+
+def _tensors(operands: list[Any]) -> list[Any]:
+    """Numbers as 0-d tensors beside the tensors, which then all broadcast."""
+    like = next(t for t in operands if isinstance(t, Value))
+    b = common_backend(operands, "floor_divide")
+    made = [
+        t
+        if isinstance(t, Value)
+        else new_value(type(like), b.from_numpy(np.asarray(t, np.float64)))
+        for t in operands
+    ]
+    try:
+        np.broadcast_shapes(*[tuple(t._a.shape) for t in made])
+    except ValueError:
+        shapes = " and ".join(str(tuple(t._a.shape)) for t in made)
+        raise ShapeError(f"floor_divide: shapes {shapes} do not broadcast") from None
+    return made
 
 
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
