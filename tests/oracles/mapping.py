@@ -258,6 +258,35 @@ REARRANGING = (
     "atleast_1d atleast_2d atleast_3d block_diag cartesian_prod column_stack diag diag_embed "
     "diagflat dsplit dstack fliplr flipud hsplit repeat_interleave rot90 tensor_split vsplit"
 )
+SPECIAL = (
+    "addcdiv addcmul deg2rad erfinv frac isneginf isposinf lerp logit nan_to_num rad2deg sgn "
+    "signbit sinc"
+)
+SPECIAL_BINARY = (
+    "bitwise_left_shift bitwise_right_shift copysign floor_divide heaviside logaddexp2 logical_xor "
+    "xlogy"
+)
+ACTIVATIONS = "celu hardshrink hardswish selu softshrink softsign tanhshrink threshold"
+NINE_DIGITS = "PyTorch's trigamma, which is the derivative, has nine digits"
+
+
+def _at_a_pole(sample: Any, dtype: str) -> bool:
+    x = sample.input.double()
+    return bool(((x <= 0) & (x == x.round())).any())
+
+
+def _trigamma(sample: Any, dtype: str) -> bool:
+    return sample.args[0] == 1 and dtype == "float64"
+
+
+def _polygamma() -> Entry:
+    poles = Difference(
+        "inf and NaN at the poles, where PyTorch's sine of π is not 0", ("value",), _at_a_pole
+    )
+    digits = Difference("PyTorch's trigamma has nine digits", ("value", "gradient"), _trigamma)
+    return Entry(lambda x, order: cr.polygamma(order, x), "cr.polygamma", differs=(digits, poles))
+
+
 REDUCED = ("sum", "amax", "amin", "mean", "prod")
 INTEGERS = ((dtype_is(*WHOLE, "bool"), "no convolution of integers"),)
 CONVOLUTIONS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
@@ -322,6 +351,26 @@ TABLE: dict[str, Entry] = {
     "meshgrid.list_of_tensors": function("meshgrid"),
     "meshgrid.variadic_tensors": function("meshgrid"),
     **{name: function(name, takes=NUMBERS) for name in BINARY.split()},
+    **{name: function(name) for name in SPECIAL.split()},
+    **{name: function(name, takes=NUMBERS) for name in SPECIAL_BINARY.split()},
+    **{f"nn.functional.{name}": functional(name) for name in ACTIVATIONS.split()},
+    "nn.functional.hardsigmoid": functional(
+        "hardsigmoid",
+        **_stated("PyTorch's gradient is a sixth in float32", dtype_is("float64"), "gradient"),
+    ),
+    "digamma": function("digamma", **_stated(NINE_DIGITS, dtype_is("float64"), "gradient")),
+    "lgamma": function("lgamma", **_stated(NINE_DIGITS, dtype_is("float64"), "second")),
+    **{f"polygamma.polygamma_n_{n}": _polygamma() for n in range(5)},
+    "special.polygamma.special_polygamma_n_0": _polygamma(),
+    "special.xlog1py": function("xlog1py", takes=NUMBERS),
+    "div.floor_rounding": function("div", takes=NUMBERS),
+    "div.trunc_rounding": function("div", takes=NUMBERS),
+    **{f"round.decimals_{k}": function("round") for k in ("0", "3", "neg_3")},
+    "linalg.cross": Entry(
+        lambda x, y, *, dim=-1: cr.cross(x, y, dim),
+        "cr.cross",
+        takes=((lambda s: s.input.ndim != s.args[0].ndim, "operands broadcast"),),
+    ),
     # Arithmetic.
     "add": function("add", lacks=keyword("alpha")),
     "sub": function("sub", lacks=keyword("alpha")),
@@ -486,12 +535,7 @@ TABLE: dict[str, Entry] = {
 
 # Entries whose plain form is above and whose variant ours does not have at all.
 VARIANTS = {
-    "div.floor_rounding": "no `rounding_mode=`",
-    "div.trunc_rounding": "no `rounding_mode=`",
     "norm.nuc": "the nuclear norm needs singular values",
-    "round.decimals_0": "no `decimals=`",
-    "round.decimals_3": "no `decimals=`",
-    "round.decimals_neg_3": "no `decimals=`",
     "nn.functional.pad.circular": "only `constant` padding",
     "nn.functional.pad.reflect": "only `constant` padding",
     "nn.functional.pad.replicate": "only `constant` padding",
