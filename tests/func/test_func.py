@@ -285,6 +285,16 @@ def test_history_that_a_backward_used_up_outside_does_not_disturb():
     assert kept.item() == pytest.approx(np.exp(4), rel=1e-6)
 
 
+def test_a_used_up_part_that_is_needed_is_refused():
+    x = cr.tensor([2.0], requires_grad=True)
+    y = x.exp()
+    y.sum().backward()
+    with pytest.raises(ChainruleError, match=r"'exp' .* a second time"):
+        cr.autograd.grad((y * 3).sum(), x)
+    (g,) = cr.autograd.grad((y * 3).sum(), y)  # what lies before `y` is not asked
+    assert g.item() == 3.0
+
+
 def test_an_output_that_does_not_depend_on_the_input():
     x = cr.tensor([1.0, 2.0])
     assert func.grad(lambda x: cr.tensor(5.0))(x).tolist() == [0.0, 0.0]
