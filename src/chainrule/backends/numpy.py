@@ -18,20 +18,42 @@ from numpy import ndarray
 from chainrule import dtypes
 from chainrule.backends import (
     attention as attention,  # kernels that ops call
+)
+from chainrule.backends import (
     convolution as convolution,
+)
+from chainrule.backends import (
     fused as fused,
-    numpy_linalg as linalg,
+)
+from chainrule.backends import (
+    numpy_linalg,
     numpy_rows,
 )
 from chainrule.backends.numpy_order import (
     argsort as argsort,
+)
+from chainrule.backends.numpy_order import (
     bincount as bincount,
+)
+from chainrule.backends.numpy_order import (
     cummax as cummax,
+)
+from chainrule.backends.numpy_order import (
     cummin as cummin,
+)
+from chainrule.backends.numpy_order import (
     cumprod as cumprod,
+)
+from chainrule.backends.numpy_order import (
     logcumsumexp as logcumsumexp,
+)
+from chainrule.backends.numpy_order import (
     scatter_extreme as scatter_extreme,
+)
+from chainrule.backends.numpy_order import (
     searchsorted as searchsorted,
+)
+from chainrule.backends.numpy_order import (
     unique as unique,
 )
 from chainrule.backends.numpy_special import NUMPY as PRIMITIVES
@@ -41,6 +63,8 @@ from chainrule.layout import Layout
 
 name = "cpu"
 Raw = Any
+
+linalg = numpy_linalg
 
 # Every primitive of the calculus is a function of this module.
 globals().update(PRIMITIVES)

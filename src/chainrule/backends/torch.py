@@ -15,19 +15,34 @@ import numpy as np
 import torch
 
 from chainrule import dtypes
+from chainrule.backends import torch_convolution, torch_linalg
 from chainrule.backends.torch_order import (
     argsort as argsort,
+)
+from chainrule.backends.torch_order import (
     bincount as bincount,
+)
+from chainrule.backends.torch_order import (
     cummax as cummax,
+)
+from chainrule.backends.torch_order import (
     cummin as cummin,
+)
+from chainrule.backends.torch_order import (
     cumprod as cumprod,
+)
+from chainrule.backends.torch_order import (
     logcumsumexp as logcumsumexp,
+)
+from chainrule.backends.torch_order import (
     scatter_extreme as scatter_extreme,
+)
+from chainrule.backends.torch_order import (
     searchsorted as searchsorted,
+)
+from chainrule.backends.torch_order import (
     unique as unique,
 )
-from chainrule.backends import torch_convolution as convolution
-from chainrule.backends import torch_linalg as linalg
 from chainrule.backends.torch_primitives import TORCH as PRIMITIVES
 from chainrule.dtypes import DType
 from chainrule.errors import IndexRangeError, InputError
@@ -38,6 +53,9 @@ Raw = Any
 
 # No kernels of our own on raw tensors: operations run their plain form.
 fused = attention = None
+
+convolution = torch_convolution
+linalg = torch_linalg
 
 globals().update(PRIMITIVES)
 
