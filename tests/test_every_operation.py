@@ -120,9 +120,7 @@ OPERATIONS: dict[str, Callable[[cr.Tensor], cr.Tensor]] = {
     "layer_norm": lambda x: F.layer_norm(x, (3,), x[0], x[1]),
     "rms_norm": lambda x: F.rms_norm(x, (3,), x[1]),
     "cross_entropy": lambda x: F.cross_entropy(x, KEY[:2], label_smoothing=0.1),
-    "cross_entropy ignored": lambda x: F.cross_entropy(
-        x, cr.tensor([2, -100]), reduction="sum"
-    ),
+    "cross_entropy ignored": lambda x: F.cross_entropy(x, cr.tensor([2, -100]), reduction="sum"),
     "mse": lambda x: F.mse_loss(x, x.flip(1) * x),
     "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None] * 0.5, x[None]),
     "causal attention": lambda x: F.scaled_dot_product_attention(

@@ -157,3 +157,15 @@ def test_hooks_hold_the_arguments_of_a_checkpoint():
     y.backward()
     want = np.exp(np.sin(np.e)) * np.cos(np.e) * np.e
     np.testing.assert_allclose(x.grad.numpy(), [want] * 3, rtol=1e-6)
+
+
+def test_every_module_that_makes_nodes_lets_a_scope_see_them():
+    from pathlib import Path
+
+    root = Path(cr.__file__).parent
+    sources = {p: p.read_text(encoding="utf-8") for p in root.rglob("*.py")}
+    makers = [p for p, text in sources.items() if "new(Node)" in text]
+    assert len(makers) >= 4
+    for path in makers:
+        assert "MAKERS" in sources[path], path
+    assert not [p for p, text in sources.items() if "object.__new__(Node)" in text]

@@ -9,6 +9,7 @@ from tests.ops.harness import DEVICES, SAME_DATA, check_half, check_op, check_sa
 
 import chainrule as cr
 from chainrule.errors import DTypeError, IndexRangeError, InputError, ShapeError
+from chainrule.ops import scattering
 
 RANDOM = np.random.default_rng(11)
 X, Y = RANDOM.standard_normal((3, 4)), RANDOM.standard_normal((3, 4))
@@ -252,3 +253,23 @@ def test_refusals():
     with pytest.raises(ShapeError, match="repeats of shape"):
         cr.repeat_interleave(x, cr.tensor([1, 2, 3]), 0)
     check_same(cr.diag(cr.ones(1)), torch.ones(1, 1), "one")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("reduce", ["prod", "amax", "amin"])
+def test_a_flipped_sign_in_the_rule_is_seen(reduce, which, monkeypatch):
+    rule = getattr(scattering, f"SEGMENT_{reduce.upper()}")
+    right = rule.vjp
+
+    def mutant(*args):
+        grads = list(right(*args))
+        grads[which] = -grads[which]
+        return tuple(grads)
+
+    monkeypatch.setattr(rule, "vjp", mutant)
+    index = TWICE[0]
+    with pytest.raises(AssertionError, match="gradient"):
+        check_op(
+            lambda m, x, y, i: m.scatter_reduce(x, 0, i, _part(y, i), reduce), None,
+            [X, Y, index], layouts=False, second=False,
+        )  # fmt: skip

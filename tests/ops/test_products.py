@@ -185,7 +185,7 @@ def test_refusals():
         cr.cross(cr.ones(2), cr.ones(2))
     with pytest.raises(DTypeError, match="cannot be added"):
         cr.addmm(cr.ones(2, dtype=cr.float64), m, m.T)
+    whole = cr.ones(2, 2, dtype=cr.int64)
     with pytest.raises(DTypeError, match="have no place in int64"):
-        whole = cr.ones(2, 2, dtype=cr.int64)
         cr.addmm(whole, whole, whole, alpha=0.5)
     check_same(cr.inner(cr.tensor(2.0), v), torch.full((3,), 2.0), "0-d operands multiply")

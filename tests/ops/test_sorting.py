@@ -9,6 +9,7 @@ from tests.ops.harness import DEVICES, SAME_DATA, check_half, check_op, check_sa
 
 import chainrule as cr
 from chainrule.errors import DTypeError, InputError, ShapeError
+from chainrule.ops import running, sorting
 
 RANDOM = np.random.default_rng(7)
 X = RANDOM.permutation(60).reshape(3, 4, 5) / 7.0 - 4  # all different
@@ -63,7 +64,7 @@ def test_median(name):
     check_op(lambda m, x: getattr(m, name)(x), None, [WITH_NAN], layouts=FEW, second=False)
     for dim in (0, 1, -1):
         check_op(lambda m, x, d=dim: getattr(m, name)(x, d, True), None, [X], layouts=SAME_DATA)
-        check_op(lambda m, x, d=min(dim, 1): getattr(m, name)(x, d)[0], None, [WITH_NAN],
+        check_op(lambda m, x, d=dim: getattr(m, name)(x, d)[0], None, [WITH_NAN],
                  layouts=SAME_DATA, float32=False)  # fmt: skip
     check_op(lambda m, x: getattr(m, name)(x, 0), None, [np.array(3.0)])
     check_op(lambda m, x: getattr(m, name)(x), None, [TIES.astype(np.int64)], layouts=FEW)
@@ -222,3 +223,15 @@ def test_refusals():
         cr.histc(x, 0)
     with pytest.raises(InputError, match="not finite"):
         cr.histc(cr.tensor([1.0, float("inf")]))
+
+
+@pytest.mark.parametrize("name", ["cumprod", "logcumsumexp", "median"])
+def test_a_flipped_sign_in_the_rule_is_seen(name, monkeypatch):
+    rule = {
+        "cumprod": running.CUMPROD, "logcumsumexp": running.LOGCUMSUMEXP, "median": sorting.MEDIAN,
+    }[name]  # fmt: skip
+    right = rule.vjp
+    monkeypatch.setattr(rule, "vjp", lambda *args: tuple(-g for g in right(*args)))
+    args = () if name == "median" else (1,)
+    with pytest.raises(AssertionError, match="gradient"):
+        check_op(lambda m, x: getattr(m, name)(x, *args), None, [X], layouts=False)

@@ -299,7 +299,6 @@ def _blocked(name: str, kernel: Callable[..., Raw], narrow: bool) -> Raw:
     float64, or of float32 for what is no wider if it is as accurate in that (`narrow`); `exact`
     says that the result is float64. Parameters other than numbers are broadcast, in one piece.
     """
-
     numbers = TABLE[name].defaults
 
     @functools.cache
@@ -410,7 +409,7 @@ def _functions() -> dict[str, Raw]:
         "ceil": _integers_stay(np.ceil), "trunc": _integers_stay(np.trunc),
         "round": _integers_stay(np.rint), "relu": _relu, "relu6": _relu6,
     }  # fmt: skip
-    special: dict[str, Callable[[Raw, bool], Raw]] = {
+    special: dict[str, Callable[..., Raw]] = {
         "erf": _erf, "erfc": _erfc, "ndtr": _ndtr, "npdf": _npdf, "gaussian": _gaussian,
         "logsigmoid": _logsigmoid,
         "softplus": _softplus, "sech2": _sech2, "silu": _silu, "mish": _mish, "gelu": _gelu,

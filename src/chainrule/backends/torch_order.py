@@ -14,12 +14,12 @@ Raw = Any
 
 def argsort(x: Raw, dim: int) -> Raw:
     """The stable order that puts `x` in order along `dim`, NaN last."""
-    return torch.argsort(x, dim=dim, stable=True)
+    return x.sort(dim=dim, stable=True).indices
 
 
 def cumprod(x: Raw, dim: int) -> Raw:
     """The running product along `dim`."""
-    return torch.cumprod(x, dim, dtype=x.dtype)
+    return x.cumprod(dim, dtype=x.dtype)
 
 
 def cummax(x: Raw, dim: int) -> Raw:
@@ -53,7 +53,8 @@ def unique(x: Raw, dim: int | None) -> tuple[Raw, Raw, Raw]:
 
     NaN differs from NaN.
     """
-    return torch.unique(x, True, True, True, dim)
+    found: Any = x.unique(True, True, True, dim)
+    return found
 
 
 def scatter_extreme(x: Raw, places: Raw, src: Raw, kind: str) -> Raw:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional as F  # noqa: N812 - PyTorch's own convention
+from torch.nn import functional as F
 
 from chainrule.calculus.derive import expand
 from chainrule.calculus.expr import evaluate, var
@@ -46,13 +46,70 @@ def _same(name: str) -> Callable[..., Any]:
     return _lifted(getattr(torch, name))
 
 
-_SAME_NAME = (
-    "add sub mul neg reciprocal square exp exp2 expm1 log log2 log10 log1p sqrt rsqrt abs sin cos "
-    "tan asin acos atan sinh cosh asinh acosh atanh tanh sigmoid erf erfc lt le gt ge eq ne "
-    "logical_and logical_or logical_not isnan isinf isfinite floor ceil trunc maximum minimum "
-    "atan2 hypot logaddexp remainder fmod relu digamma lgamma sinc copysign erfinv lerp "
-    "logit xlogy"
-).split()
+_SAME_NAME = [
+    "add",
+    "sub",
+    "mul",
+    "neg",
+    "reciprocal",
+    "square",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "abs",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "erfc",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "eq",
+    "ne",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "floor",
+    "ceil",
+    "trunc",
+    "maximum",
+    "minimum",
+    "atan2",
+    "hypot",
+    "logaddexp",
+    "remainder",
+    "fmod",
+    "relu",
+    "digamma",
+    "lgamma",
+    "sinc",
+    "copysign",
+    "erfinv",
+    "lerp",
+    "logit",
+    "xlogy",
+]
 
 _NATIVE: dict[str, Callable[..., Any]] = {
     **{n: _same(n) for n in _SAME_NAME if n in TABLE},

@@ -14,12 +14,6 @@ from chainrule.ops import neural as _neural
 from chainrule.ops.channels import batch_norm as batch_norm
 from chainrule.ops.channels import group_norm as group_norm
 from chainrule.ops.channels import instance_norm as instance_norm
-from chainrule.ops.convolution import conv1d as conv1d
-from chainrule.ops.convolution import conv2d as conv2d
-from chainrule.ops.convolution import conv3d as conv3d
-from chainrule.ops.convolution import conv_transpose1d as conv_transpose1d
-from chainrule.ops.convolution import conv_transpose2d as conv_transpose2d
-from chainrule.ops.convolution import conv_transpose3d as conv_transpose3d
 from chainrule.ops.composed import celu as celu
 from chainrule.ops.composed import hardshrink as hardshrink
 from chainrule.ops.composed import hardsigmoid as hardsigmoid
@@ -28,6 +22,12 @@ from chainrule.ops.composed import selu as selu
 from chainrule.ops.composed import softshrink as softshrink
 from chainrule.ops.composed import tanhshrink as tanhshrink
 from chainrule.ops.composed import threshold as threshold
+from chainrule.ops.convolution import conv1d as conv1d
+from chainrule.ops.convolution import conv2d as conv2d
+from chainrule.ops.convolution import conv3d as conv3d
+from chainrule.ops.convolution import conv_transpose1d as conv_transpose1d
+from chainrule.ops.convolution import conv_transpose2d as conv_transpose2d
+from chainrule.ops.convolution import conv_transpose3d as conv_transpose3d
 from chainrule.ops.elementwise_losses import binary_cross_entropy as binary_cross_entropy
 from chainrule.ops.elementwise_losses import (
     binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,

@@ -48,7 +48,6 @@ from chainrule.ops.views import (
     flatten,
     flip,
     permute,
-    region_of as region,
     reshape,
     scatter_region,
     split,
@@ -56,6 +55,9 @@ from chainrule.ops.views import (
     transpose,
     unbind,
     unsqueeze,
+)
+from chainrule.ops.views import (
+    region_of as region,
 )
 
 

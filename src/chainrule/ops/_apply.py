@@ -210,7 +210,7 @@ def apply(rule: ArrayRule, inputs: Sequence[Value], attrs: tuple[Any, ...] = ())
     t._s = t.node = None
     parents = tuple([x.node for x in inputs])
     if any(parents) and is_grad_enabled():
-        indices = rule.saves
+        indices: Any = rule.saves
         if indices.__class__ is not tuple:
             indices = rule.saved_indices(tuple([p is not None for p in parents]))
         n = t.node = new(Node)

@@ -85,7 +85,7 @@ def overwrite(target: Value, seen: Layout, value: AnyNode) -> tuple[Node, list[V
     place = user_place(4)
     before = _memory_node(family, home, span, place)
     within = _relative(seen, home, span)
-    if within == Layout.contiguous((span,)) or within.is_dense and within.numel == span:
+    if within == Layout.contiguous((span,)) or (within.is_dense and within.numel == span):
         before = None  # nothing of the old memory is left
     shape = (span,)
     return record(OVERWRITE, (), (before, value), (within,), shape, place), family
@@ -104,7 +104,7 @@ def _memory_node(family: list[Value], home: Layout, span: int, place: Place) -> 
     node: AnyNode = next((m.node for m in family if m.node is not None), None)
     while isinstance(node, Node) and isinstance(node.rule, ViewRule) and node.rule is not MEMORY:
         node = node.parents[0]
-    if node is None or isinstance(node, Node) and node.rule is OVERWRITE:
+    if node is None or (isinstance(node, Node) and node.rule is OVERWRITE):
         return node
     if isinstance(node, Leaf):
         raise GradError(

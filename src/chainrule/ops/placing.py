@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chainrule import dtypes
+from chainrule.autograd.state import is_grad_enabled
 from chainrule.autograd.value import Value, backend_for, new_value, raw_of
 from chainrule.errors import DTypeError, InputError, ShapeError
 from chainrule.ops import inplace, views
@@ -88,6 +89,12 @@ def flat_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
 
 def _put_flat(x: Any, places: Any, value: Any) -> Any:
     """A copy of `x` with `value` at flat `places`."""
+    if not is_grad_enabled() or (x.node is None and value.node is None):
+        raw = raw_of(x)
+        b = backend_for(raw)
+        out = b.reshape(b.copy(raw), (-1,))
+        b.index_put(out, (raw_of(places),), raw_of(value))
+        return new_value(type(x), b.reshape(out, tuple(raw.shape)))
     flat = views.reshape(x, (-1,))
     return views.reshape(index_put(flat, Key(None, (True,), (places,)), value), tuple(x._a.shape))
 
@@ -111,7 +118,7 @@ def scatter(
         raise InputError("scatter needs src or value")
     if reduce not in (None, "add", "multiply"):
         raise InputError(f'scatter: reduce is "add" or "multiply", got {reduce!r}')
-    held = src if isinstance(src, Value) else a_number(input, src, "scatter")
+    held: Any = src if isinstance(src, Value) else a_number(input, src, "scatter")
     number = not isinstance(src, Value)
     same_dtype("scatter", input, held)
     x, d, index, part = along("scatter", input, dim, index, None if number else held)

@@ -73,22 +73,20 @@ def _summed(x: Any, d: int, index: Any, part: Any, mean: bool, include_self: boo
 
 
 def _reduced(x: Any, d: int, index: Any, part: Any, reduce: str, include_self: bool) -> Any:
-    """An extreme or a product, of flattened places that are in order."""
+    """An extreme or a product, of flattened places; those of a product are put in order."""
     shape = tuple(x._a.shape)
     places = flat_places(index, shape, d)
     b = backend_for(x._a)
-    raw = raw_of(places)
-    order = b.argsort(raw, 0)
-    raw = b.index_get(raw, (order,))
     if not include_self:
         x = scatter(x, d, index, _neutral(x.dtype, reduce))
-    flat = views.reshape(part, (-1,))
+    drawn = views.reshape(part, (-1,))
     kind = type(x)
-    ordered = index_get(flat, (new_value(kind, order),))
+    if reduce == "prod":
+        order = new_value(kind, b.argsort(raw_of(places), 0))
+        drawn, places = index_get(drawn, (order,)), index_get(places, (order,))
     rule = SEGMENT_PROD if reduce == "prod" else SEGMENT_AMAX if reduce == "amax" else SEGMENT_AMIN
-    self_counts = new_value(kind, b.asarray(_counts_itself(b, raw, shape, include_self)))
-    inputs = (views.reshape(x, (-1,)), ordered, new_value(kind, raw), self_counts)
-    return views.reshape(apply(rule, inputs), shape)
+    counts = new_value(kind, b.asarray(_counts_itself(b, raw_of(places), shape, include_self)))
+    return views.reshape(apply(rule, (views.reshape(x, (-1,)), drawn, places, counts)), shape)
 
 
 def _counts_itself(b: Any, places: Any, shape: tuple[int, ...], include_self: bool) -> Any:
@@ -116,8 +114,8 @@ def _neutral(dtype: Any, reduce: str) -> Any:
     return -(2 ** (bits - 1)) if low else 2 ** (bits - 1) - 1
 
 
-# Of ordered places. The inputs: the flat tensor, the elements by place, the places, and where the
-# tensor's own elements count.
+# The inputs of the rules: the flat tensor, the elements, their places, and where the tensor's own
+# elements count.
 
 
 def _extreme_vjp(b: Any, g: Any, saved: Any, n: Node) -> tuple[Any, ...]:

@@ -38,6 +38,7 @@ def searchsorted(
     if side == "left" and right:
         raise InputError('searchsorted: side="left" contradicts right=True')
     ordered: Any = sorted_sequence
+    values: Any = input
     kind = type(ordered)
     number = not isinstance(input, Value)
     b = backend_for(ordered._a)
@@ -52,9 +53,9 @@ def searchsorted(
             f"searchsorted: sequences of shape {have} and values of {shape} must agree in all but "
             "the last size"
         )
-    if not number and input.dtype is not ordered.dtype:
+    if not number and values.dtype is not ordered.dtype:
         raise DTypeError(
-            f"searchsorted: the sequence is {ordered.dtype.name}, the values {input.dtype.name}: "
+            f"searchsorted: the sequence is {ordered.dtype.name}, the values {values.dtype.name}: "
             "convert one"
         )
     if sorter is not None:
@@ -151,8 +152,8 @@ def unique(
     found, inverse, counts = b.unique(b.cast(raw, dtypes.float32) if dtype.is_half else raw, d)
     results = [b.cast(found, dtype), *([inverse] if return_inverse else [])]
     results += [counts] if return_counts else []
-    made = tuple([new_value(type(input), b.asarray(r)) for r in results])
-    return made if len(made) > 1 else made[0]
+    made: list[Any] = [new_value(type(input), b.asarray(r)) for r in results]
+    return tuple(made) if len(made) > 1 else made[0]
 
 
 def unique_consecutive(
@@ -161,8 +162,8 @@ def unique_consecutive(
     """The elements, or slices along `dim`, without those equal to the one before."""
     raw = raw_of(input)
     b = backend_for(raw)
-    shape = tuple(raw.shape)
-    x = b.reshape(raw, (-1,)) if dim is None else raw
+    shape: tuple[int, ...] = tuple(raw.shape)
+    x: Any = b.reshape(raw, (-1,)) if dim is None else raw
     d = 0 if dim is None else views.checked_dim(dim, len(shape))
     size = x.shape[d]
     first = (*[slice(None)] * d, slice(1, None))
@@ -171,15 +172,15 @@ def unique_consecutive(
     changes = b.any(b.ne(x[first], x[second]), others, False)
     begins = b.concat([b.ones_like(b.reshape(b.arange(size), (size,))[:1]) > 0, changes], 0)
     (starts,) = b.nonzero(begins)
-    results = [b.index_get(x, (*[slice(None)] * d, starts))]
+    results: list[Any] = [b.index_get(x, (*[slice(None)] * d, starts))]
     if return_inverse:
         inverse = b.cumsum(b.cast(begins, dtypes.int64), 0) - 1
         results.append(b.reshape(inverse, shape) if dim is None else inverse)
     if return_counts:
         end = b.full((1,), size, starts)
         results.append(b.concat([starts[1:], end], 0)[: starts.shape[0]] - starts)
-    made = tuple([new_value(type(input), b.asarray(r)) for r in results])
-    return made if len(made) > 1 else made[0]
+    made: list[Any] = [new_value(type(input), b.asarray(r)) for r in results]
+    return tuple(made) if len(made) > 1 else made[0]
 
 
 def isin(
