@@ -218,6 +218,21 @@ EDGES = {
     # For 0 < b < 2⁶⁰: far out, with a large b, the limits are b / 4|x| and x.
     "squareplus": [((-1e30, 2.0**59), 2.0**57 / 1e30, None), ((1e30, 2.0**59), 1e30, (1, None))],
     "squareplus_slope": [((1e30, 2.0**59), 1, None), ((-1e30, 2.0**59), 0, None)],
+    "copysign": [((0, 1), 0, (0, 0)), ((2, -0.0), -2, (-1, 0)), ((2, 0.0), 2, (1, 0))],
+    "digamma": [((0,), -INF, None), ((-1,), NAN, None), ((-2,), NAN, None)],
+    "erfinv": [((1,), INF, None), ((-1,), -INF, None), ((1.5,), NAN, None)],
+    "lerp": [((1, 3, 0.5), 2, (0.5, 0.5, 2)), ((1, 3, 1), 3, (0, 1, 2)), ((1, 3, 0), 1, (1, 0, 2))],
+    "lgamma": [((0,), INF, None), ((-1,), INF, None), ((INF,), INF, None), ((-INF,), INF, None)],
+    "logit": [((1,), INF, None), ((0,), -INF, None), ((1.5,), NAN, None)],
+    "polygamma": [
+        ((1, 0), INF, None),
+        ((1, -1), INF, None),
+        ((1, 2), math.pi**2 / 6 - 1, (0, None)),
+    ],
+    "sinc": [((0,), 1, (0,))],
+    "softsign": [((INF,), NAN, None), ((-INF,), NAN, None)],
+    "xlog1py": [((0, INF), 0, None), ((0, NAN), NAN, None), ((0, -2), 0, (0, 0))],
+    "xlogy": [((0, INF), 0, None), ((0, NAN), NAN, None), ((0, 0), 0, (0, None))],
 }
 TAKEN_BRANCH = {"where"}  # has a test of its own below
 

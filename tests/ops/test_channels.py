@@ -63,11 +63,13 @@ def test_running_averages_move_as_pytorchs(name, momentum, device):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("groups", [1, 2, 4])
+# Not four groups of shape (5, 4): one element a group is 0 over √eps, where PyTorch's second
+# derivative is noise.
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [(s, g) for s in SHAPES for g in (1, 2, 4) if (s, g) != ((5, 4), 4)],
+)
 def test_group_norm_is_pytorchs(shape, groups):
-    if shape == (5, 4) and groups == 4:
-        return  # one element a group: 0 over √eps, where PyTorch's second derivative is noise
     check_op(
         lambda m, x, *p: _of(m).group_norm(x, groups, *p, eps=1e-3), None,
         [RANDOM.standard_normal(shape), W, B], layouts=("transposed", "expanded"), **LOOSE,

@@ -34,12 +34,20 @@ def _lifted(fn: Callable[..., Any]) -> Callable[..., Any]:
 def _polygamma(n: Any, x: Any) -> Any:
     """PyTorch's, which takes one whole number: for each that is in `n`; NaN for others."""
     if not isinstance(n, torch.Tensor):
-        return torch.polygamma(int(n), x)
+        return _at_poles(int(n), x, torch.polygamma(int(n), x))
     out = torch.full_like(x * n, float("nan"))
     for order in n.unique().tolist():
         if order >= 0 and float(order).is_integer():
-            out = torch.where(n == order, torch.polygamma(int(order), x), out)
+            found = _at_poles(int(order), x, torch.polygamma(int(order), x))
+            out = torch.where(n == order, found, out)
     return out
+
+
+def _at_poles(n: int, x: Any, found: Any) -> Any:
+    """Infinite at -1, -2, … for odd n, where PyTorch has a large number."""
+    if n % 2 == 0:
+        return found
+    return torch.where((x < 0) & (x == torch.floor(x)), math.inf, found)
 
 
 def _same(name: str) -> Callable[..., Any]:
