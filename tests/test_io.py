@@ -174,6 +174,50 @@ def test_a_file_cut_off_anywhere_says_so(tmp_path):
         cr.load(path)
 
 
+def test_a_bit_flipped_anywhere_is_found(tmp_path):
+    path = tmp_path / "f"
+    saved = {"w": cr.arange(5), "x": cr.ones(3), "step": 12, "lr": [0.5]}
+    cr.save(saved, path)
+    whole = path.read_bytes()
+    unnoticed = []
+    for place in range(len(whole)):
+        content = bytearray(whole)
+        content[place] ^= 1
+        path.write_bytes(content)
+        try:
+            back = cr.load(path)
+        except CheckpointError:
+            continue
+        # Only the name of the checksum itself: what was saved is whole.
+        assert (back["step"], back["lr"]) == (12, [0.5])
+        assert (back["w"].tolist(), back["x"].tolist()) == ([0, 1, 2, 3, 4], [1, 1, 1])
+        unnoticed.append(place)
+    name = whole.index(b"checksum")
+    assert set(unnoticed) <= set(range(name, name + len("checksum:crc32:") + 2))
+    content = bytearray(whole)
+    content[-3] ^= 0x40
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"f is damaged: it was changed .* another copy"):
+        cr.load(path)
+
+
+def test_a_file_without_a_checksum_or_written_again_by_others_loads(tmp_path):
+    path = tmp_path / "f"
+    cr.save({"w": cr.arange(3), "b": cr.ones(2), "n": 1}, path)
+    with safetensors.safe_open(path, "np") as file:
+        metadata = file.metadata()
+    tensors = safetensors.numpy.load_file(path)
+    safetensors.numpy.save_file(tensors, path, metadata)
+    assert cr.load(path)["w"].tolist() == [0, 1, 2]
+    tensors["b"] += 1
+    safetensors.numpy.save_file(tensors, path, metadata)
+    with pytest.raises(CheckpointError, match="is damaged: it was changed"):
+        cr.load(path)
+    del metadata["checksum"]
+    safetensors.numpy.save_file(tensors, path, metadata)
+    assert cr.load(path)["b"].tolist() == [2, 2]
+
+
 def test_foreign_files_are_recognised(tmp_path):
     path = tmp_path / "f"
     torch.save({"a": torch.ones(2)}, path)
@@ -265,4 +309,4 @@ def test_the_header_is_the_formats_own(tmp_path):
     assert size % 8 == 0  # so that wide numbers are aligned
     assert header["a"] == {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
     assert header["b"] == {"dtype": "U8", "shape": [3], "data_offsets": [16, 19]}
-    assert set(header["__metadata__"]) == {"chainrule"}
+    assert set(header["__metadata__"]) == {"checksum", "chainrule"}

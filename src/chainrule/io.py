@@ -3,7 +3,8 @@
 The file is readable by every safetensors reader: a tensor's name is its path, joined with dots
 (`{"layer": {"weight": t}}` is `layer.weight`), so a state dict keeps its names. What is around
 the tensors (dicts with their order and their keys, lists, tuples, numbers, strings, bools, None)
-is JSON in the header's metadata under `chainrule`. There is no pickle, hence no code, in it.
+is JSON in the header's metadata under `chainrule`, and beside it a checksum of the whole, so that a
+file which changed on the disk is not taken for what was saved. No pickle, hence no code, is in it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,6 +28,9 @@ from chainrule.dtypes import DType
 from chainrule.errors import CheckpointError, InputError
 
 VERSION = 1
+
+CHECKSUM = "checksum"
+_UNKNOWN = "crc32:00000000"
 
 # safetensors' names of what a tensor here can hold; complex128 has none.
 _DTYPES: dict[str, DType] = {
@@ -68,7 +73,8 @@ def _write(file: BinaryIO, tensors: dict[str, Tensor], metadata: dict[str, str])
     Written here because the package's own writer wants all bytes in memory at once and has
     changed its arguments between versions; it is the package that reads and validates.
     """
-    header: dict[str, Any] = {"__metadata__": metadata}
+    # The checksum is known when all is written and then put in its place, the first in the text.
+    header: dict[str, Any] = {"__metadata__": {CHECKSUM: _UNKNOWN, **metadata}}
     start = 0
     # The widest first, as the package does, so that all of them are aligned.
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
@@ -83,9 +89,25 @@ def _write(file: BinaryIO, tensors: dict[str, Tensor], metadata: dict[str, str])
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
+    crc = _header_crc(header)
     for _, t in ordered:
         b = backend_for(t._a)
-        file.write(np.ascontiguousarray(b.to_numpy(raw_of(t))).reshape(-1).view(np.uint8).data)
+        data = np.ascontiguousarray(b.to_numpy(raw_of(t))).reshape(-1).view(np.uint8).data
+        crc = zlib.crc32(data, crc)
+        file.write(data)
+    file.seek(8 + text.index(_UNKNOWN.encode()))
+    file.write(_checksum(crc).encode())
+
+
+def _header_crc(header: dict[str, Any]) -> int:
+    """Of what the header says and not of its spelling: other programs may write it their way."""
+    metadata = {k: v for k, v in header["__metadata__"].items() if k != CHECKSUM}
+    said = {**header, "__metadata__": metadata}
+    return zlib.crc32(json.dumps(said, sort_keys=True).encode())
+
+
+def _checksum(crc: int) -> str:
+    return f"crc32:{crc:08x}"
 
 
 def _fold(obj: Any, path: tuple[str, ...], tensors: dict[str, Tensor]) -> Any:
@@ -137,7 +159,7 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
     """What `save` wrote, with fresh tensors on `device`; they require no gradient.
 
     Any other safetensors file gives a dict of its tensors by name. Raises `CheckpointError` for a
-    file that is missing, truncated, corrupt, or not safetensors at all.
+    file that is missing, truncated, changed since `save`, or not safetensors at all.
     """
     b = backends.get(device)
     content = _read(path)
@@ -145,6 +167,7 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
         entries = safetensors.deserialize(content)
     except safetensors.SafetensorError as wrong:  # pyright: ignore[reportAttributeAccessIssue]
         raise CheckpointError(_diagnosis(path, content, wrong)) from wrong
+    metadata = _verified(path, content)
     tensors: dict[str, Tensor] = {}
     for name, info in entries:
         dtype = _DTYPES.get(info["dtype"])
@@ -158,7 +181,7 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
         if not array.flags.writeable:  # an empty buffer is read-only
             array = array.copy()
         tensors[name] = wrap(b.from_numpy(array))
-    described = _metadata(content).get("chainrule")
+    described = metadata.get("chainrule")
     if described is None:
         return tensors
     try:
@@ -188,9 +211,20 @@ def _read(path: str | os.PathLike[str]) -> bytes:
         raise CheckpointError(f"Cannot read {path}: {wrong.strerror or wrong}.") from wrong
 
 
-def _metadata(content: bytes) -> dict[str, str]:
-    size = int.from_bytes(content[:8], "little")
-    return json.loads(content[8 : 8 + size]).get("__metadata__") or {}
+def _verified(path: str | os.PathLike[str], content: bytes) -> dict[str, str]:
+    """The metadata, once the checksum in it agrees; files without one have nothing to agree."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    metadata: dict[str, str] = header.get("__metadata__") or {}
+    kept = metadata.get(CHECKSUM, "")
+    if kept.startswith("crc32:"):
+        found = _checksum(zlib.crc32(memoryview(content)[end:], _header_crc(header)))
+        if found != kept:
+            raise CheckpointError(
+                f"{path} is damaged: it was changed after it was written (its checksum is {found} "
+                f"and was {kept}). Use another copy, or make the file anew."
+            )
+    return metadata
 
 
 def _diagnosis(path: str | os.PathLike[str], content: bytes, wrong: Exception) -> str:
