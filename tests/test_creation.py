@@ -232,3 +232,44 @@ def test_random_mistakes_are_refused():
     for bad in (cr.zeros(4, dtype=cr.uint8), cr.tensor(list(b"{}"), dtype=cr.uint8), cr.zeros(3)):
         with pytest.raises(InputError, match="not a state of a Generator"):
             cr.set_rng_state(bad)
+
+
+@pytest.mark.parametrize("size", [2.5, "3", "12", None, [1.0], np.float64(2.0), [[1]]])
+def test_sizes_that_are_no_integers_are_refused(size):
+    for make in (cr.zeros, cr.randn, lambda s: cr.full(s, 1), cr.ones(2).view, cr.ones(2).reshape):
+        with pytest.raises(DTypeError, match="sizes and dimensions are integers, not"):
+            make(size)
+
+
+def test_tensors_of_one_integer_are_sizes():
+    two = cr.tensor(2)
+    assert cr.zeros(two).shape == (2,)
+    assert cr.zeros(two, 3).shape == cr.zeros(cr.tensor([2, 3])).shape == (2, 3)
+    assert cr.zeros(np.array(2)).shape == cr.zeros(np.int8(2)).shape == (2,)
+    assert cr.ones(4).view(two, -1).shape == (2, 2)
+    with pytest.raises(DTypeError, match="not a float32 tensor"):
+        cr.zeros(cr.tensor(2.0))
+
+
+@pytest.mark.parametrize("value", ["no", 1, None, 0])
+def test_requires_grad_is_a_bool(value):
+    for make in (cr.zeros, cr.randn):
+        with pytest.raises(InputError, match="requires_grad is True or False, not"):
+            make(2, requires_grad=value)
+    with pytest.raises(InputError, match="requires_grad is True or False"):
+        cr.zeros(2).requires_grad_(value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: cr.randperm(2.5), "not 2.5"),
+        (lambda: cr.linspace(0, 1, 2.5), "not 2.5"),
+        (lambda: cr.eye(2.5), "not 2.5"),
+        (lambda: cr.randint(0, 5, (2.5,)), "not 2.5"),
+        (lambda: cr.arange("3"), "arange counts with numbers, not '3'"),
+    ],
+)
+def test_counts_that_are_no_integers_are_refused(make, message):
+    with pytest.raises(DTypeError, match=message):
+        make()

@@ -165,6 +165,8 @@ class Tensor(Value):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for a gradient of this leaf, or stop asking."""
+        if not isinstance(requires_grad, (bool, np.bool_)):  # pyright: ignore
+            raise InputError(f"requires_grad is True or False, not {requires_grad!r}")
         if requires_grad and self.node is None:
             if not self.dtype.is_floating_point:
                 raise DTypeError(

@@ -13,7 +13,7 @@ from chainrule._tensor import Tensor
 from chainrule.autograd.value import Value, backend_for, new_value, raw_of
 from chainrule.backends import numpy as host
 from chainrule.dtypes import DType
-from chainrule.errors import InputError, MissingExtraError, ShapeError
+from chainrule.errors import DTypeError, InputError, MissingExtraError, ShapeError
 from chainrule.ops.views import sizes
 
 
@@ -85,8 +85,8 @@ def _from_dlpack(source: Any, name: str) -> np.ndarray[Any, Any]:
 def wrap(raw: Any, requires_grad: bool = False) -> Tensor:
     """A tensor around a raw array."""
     t: Tensor = new_value(Tensor, raw)
-    if requires_grad:
-        t.requires_grad_()
+    if requires_grad is not False:
+        t.requires_grad_(requires_grad)
     return t
 
 
@@ -295,6 +295,9 @@ def arange(
     """
     if end is None:
         start, end = 0, start
+    for number in (start, end, step):
+        if isinstance(number, str) or not hasattr(number, "__float__"):
+            raise DTypeError(f"arange counts with numbers, not {number!r}")  # pyright: ignore
     if not (isfinite(start) and isfinite(end) and isfinite(step)):
         raise InputError(f"arange from {start} to {end} with step {step} has no end")
     if step == 0 or (end - start) * step < 0:
@@ -320,6 +323,7 @@ def linspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """`steps` evenly spaced numbers from `start` to `end`, both included."""
+    (steps,) = sizes((steps,))
     if steps < 0:
         raise InputError(f"linspace needs a number of steps of at least 0, got {steps}")
     for bound in (start, end):

@@ -114,4 +114,5 @@ def randint(
 def randperm(n: int, *, device: str | None = None, generator: Generator | None = None) -> Tensor:
     """The integers 0 to n−1 in random order, int64."""
     source = (generator or default_generator).numpy
+    (n,) = checked_size((n,))
     return wrap(backends.get(device).from_numpy(source.permutation(n)))

@@ -157,3 +157,28 @@ def test_views_of_integers_and_bools():
     for array in (np.arange(24).reshape(2, 3, 4), RANDOM.integers(0, 2, (2, 3, 4)).astype(bool)):
         check_op(lambda m, x: x.permute(2, 0, 1)[1:], None, [array], view=True, float32=False)
         assert torch.equal(torch.tensor(array.T.copy()), torch.tensor(cr.tensor(array).T.numpy()))
+
+
+@pytest.mark.parametrize("wrong", [0.5, "a", [0.5], None])
+def test_dimensions_that_are_no_integers_are_refused(wrong):
+    x = cr.ones(2, 2)
+    calls = [x.permute, lambda d: x.transpose(0, d), x.unsqueeze, lambda d: x.narrow(0, 0, d)]
+    if wrong is not None:
+        calls += [x.sum, x.squeeze, x.amax, x.softmax, x.flip, x.mean]
+    if not isinstance(wrong, list):
+        calls += [lambda d: x.select(0, d), lambda d: x.split(d, 0), x.chunk, x.unbind]
+    for call in calls:
+        with pytest.raises(cr.ChainruleError, match="integer"):
+            call(wrong)
+
+
+def test_a_dimension_may_be_a_tensor_of_one_integer():
+    x = cr.tensor(X)
+    one = cr.tensor(1)
+    assert x.sum(one).shape == (2, 4)
+    assert x.permute(one, 0, 2).shape == (3, 2, 4)
+
+
+def test_unsqueeze_says_where_a_new_dimension_may_go():
+    with pytest.raises(IndexError, match=r"unsqueeze at 3 .* shape \(2,\): .* -2 to 1"):
+        cr.ones(2).unsqueeze(3)

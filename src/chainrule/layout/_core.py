@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from operator import index as as_int
 from typing import Any, NoReturn
 
-from chainrule.errors import LayoutError, ShapeError
+from chainrule.errors import IndexRangeError, LayoutError, ShapeError
 from chainrule.layout import merging
 from chainrule.layout.facts import Facts, Fields
 from chainrule.layout.indexing import (
+    as_int,
     basic_index,
     checked_dim,
     checked_index,
@@ -118,7 +118,8 @@ class Layout(Facts):
         if dims is None:
             named = range(len(self.shape))
         else:
-            named = [self._dim(dim) for dim in ((dims,) if isinstance(dims, int) else dims)]
+            several: Any = dims if hasattr(dims, "__iter__") else (dims,)
+            named = [self._dim(dim) for dim in several]
         keep = [dim for dim, size in enumerate(self.shape) if size != 1 or dim not in named]
         return unchecked_layout(
             tuple([self.shape[dim] for dim in keep]),
@@ -129,7 +130,13 @@ class Layout(Facts):
     def unsqueeze(self, dim: int) -> Layout:
         """With a new dimension of size 1 at position `dim` (-1: at the end)."""
         ndim = len(self.shape)
-        dim = checked_dim(dim, ndim + 1)
+        try:
+            dim = checked_dim(dim, ndim + 1)
+        except IndexRangeError:
+            raise IndexRangeError(
+                f"unsqueeze at {dim} is out of range for shape {self.shape}: a new dimension goes "
+                f"at {-ndim - 1} to {ndim}"
+            ) from None
         # Never stepped; this value lets the new dimension merge with the one it stands before.
         stride = self.shape[dim] * self.strides[dim] if dim < ndim else 1
         return unchecked_layout(
@@ -188,14 +195,15 @@ class Layout(Facts):
         """Consecutive pieces of `dim`: of one size (the last may be shorter) or of these sizes."""
         dim = checked_dim(dim, len(self.shape))
         size = self.shape[dim]
-        if isinstance(sizes, int):
+        if isinstance(sizes, int) or not hasattr(sizes, "__iter__"):
+            sizes = as_int(sizes)
             if sizes < 1 and (sizes < 0 or size):
                 raise LayoutError(
                     f"split of dimension {dim} into pieces of {sizes}: use at least 1"
                 )
             pieces = [min(sizes, size - at) for at in range(0, size, sizes or 1)] or [0]
         else:
-            pieces = list(sizes)
+            pieces = [as_int(piece) for piece in sizes]
             if sum(pieces) != size or min(pieces, default=0) < 0:
                 raise LayoutError(
                     f"split sizes {pieces} of dimension {dim} sum to {sum(pieces)}: they must be "

@@ -5,7 +5,7 @@ Relies on Python's own slice arithmetic (`slice.indices`); knows nothing of arra
 
 from __future__ import annotations
 
-from operator import index as as_int
+from operator import index
 from types import EllipsisType
 from typing import Any, cast
 
@@ -14,8 +14,20 @@ from chainrule.errors import DTypeError, IndexRangeError, InputError
 Ints = tuple[int, ...]
 
 
+def as_int(number: Any) -> int:
+    """A Python int of anything that is a whole number; raises `DTypeError` for what is none."""
+    try:
+        return index(number)
+    except TypeError:
+        raise DTypeError(f"{number!r} is not an integer") from None
+
+
 def checked_dim(dim: int, ndim: int) -> int:
     """`dim` counted from the front, or an error that says which dimensions there are."""
+    try:
+        dim = index(dim)
+    except TypeError:
+        raise DTypeError(f"a dimension is an integer, not {dim!r}") from None
     if -ndim <= dim < ndim:
         return dim + ndim if dim < 0 else dim
     if ndim == 0:
@@ -26,12 +38,12 @@ def checked_dim(dim: int, ndim: int) -> int:
     )
 
 
-def checked_index(index: int, dim: int, size: int) -> int:
-    """`index` counted from the front, or an error with dimension, index and size."""
-    if -size <= index < size:
-        return index + size if index < 0 else index
+def checked_index(at: int, dim: int, size: int) -> int:
+    """`at` counted from the front, or an error with dimension, index and size."""
+    if -size <= at < size:
+        return at + size if at < 0 else at
     raise IndexRangeError(
-        f"index {index} is out of range for dimension {dim} of size {size}: "
+        f"index {at} is out of range for dimension {dim} of size {size}: "
         + (f"use {-size} to {size - 1}" if size else "it has no elements to select")
     )
 
@@ -99,7 +111,7 @@ def basic_int(item: Any) -> int:
     """An index item as an int; a bool is a mask and everything else is not basic indexing."""
     if not isinstance(item, bool):
         try:
-            return as_int(item)
+            return index(item)
         except TypeError:
             pass
     raise DTypeError(

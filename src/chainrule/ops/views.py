@@ -7,12 +7,13 @@ reorders is the inverse reordering; that of any other is a `Region` of its paren
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import index as as_int
 from typing import TYPE_CHECKING, Any
 
 from chainrule.autograd.node import Node
 from chainrule.autograd.state import is_grad_enabled
 from chainrule.autograd.value import detached, new_alias
-from chainrule.errors import GradError, InputError
+from chainrule.errors import DTypeError, GradError, InputError
 from chainrule.layout import Layout
 from chainrule.ops._apply import (
     ALIAS,
@@ -33,14 +34,26 @@ Dims = int | Sequence[int]
 
 
 def sizes(args: tuple[Any, ...], keyword: Any = None) -> tuple[int, ...]:
-    """Sizes given as separate integers, as one sequence, or by their keyword."""
+    """Sizes given as separate integers, as one sequence, or by their keyword.
+
+    A tensor of one integer is a size too. Raises `DTypeError` for what is no integer.
+    """
     if keyword is not None:
         if args:
             raise InputError(f"sizes or dimensions given twice: {args} and {keyword}")
         args = (keyword,)
-    if len(args) == 1 and not isinstance(args[0], int) and hasattr(args[0], "__iter__"):
-        args = tuple(args[0])
-    return tuple([int(n) for n in args])
+    if len(args) == 1 and not isinstance(args[0], (int, str)) and hasattr(args[0], "__iter__"):
+        # A 0-d tensor is one size: it has __iter__, but nothing to iterate over.
+        args = tuple(args[0]) if getattr(args[0], "ndim", 1) else args
+    return tuple([_whole(n) for n in args])
+
+
+def _whole(n: Any) -> int:
+    try:
+        return as_int(n)
+    except TypeError:
+        shown = f"a {n.dtype.name} tensor" if hasattr(n, "ndim") else repr(n)
+        raise DTypeError(f"sizes and dimensions are integers, not {shown}") from None
 
 
 def region(t: Any, change: Callable[[Layout], Layout]) -> Any:
@@ -254,6 +267,7 @@ def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int =
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> Any:
     """At most `chunks` views of equal size along `dim`; the last may be smaller."""
+    chunks = _whole(chunks)
     if chunks < 1:
         raise InputError(f"chunk needs at least 1 chunk, got {chunks}")
     d = checked_dim(dim, len(input.layout.shape))
