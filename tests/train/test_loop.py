@@ -218,7 +218,9 @@ def test_a_kill_before_the_first_checkpoint_starts_again(tmp_path, text):
     assert files(tmp_path / "run", *SAME) == whole
 
 
-def test_a_full_disk_while_saving_keeps_the_previous_checkpoint(tmp_path, text, monkeypatch):
+def test_a_full_disk_while_saving_keeps_the_previous_checkpoint(
+    tmp_path, text, monkeypatch, capsys
+):
     train(tmp_path / "whole", text)
     real = os.replace
     saved = []
@@ -237,14 +239,44 @@ def test_a_full_disk_while_saving_keeps_the_previous_checkpoint(tmp_path, text, 
     state = checkpoint.load(tmp_path / "cut" / "checkpoint.safetensors")
     assert state["step"] == 4
     run(TrainConfig(out=str(tmp_path / "cut"), resume=True))
+    assert (
+        "Going on after step 4, the last checkpoint; what metrics.jsonl has beyond it, up to step 6, "
+        "is made again."
+    ) in capsys.readouterr().out
     assert files(tmp_path / "cut", *SAME) == files(tmp_path / "whole", *SAME)
 
 
-def test_a_finished_run_resumes_to_itself(tmp_path, text):
+def test_a_finished_run_says_so_and_does_nothing(tmp_path, text, monkeypatch, capsys):
     train(tmp_path / "run", text)
-    before = files(tmp_path / "run", *SAME)
+    before = files(tmp_path / "run", *SAME, "report.html")
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        patch.setattr(measure, "loss_on", None)
+        outcome = run(TrainConfig(out=str(tmp_path / "run"), resume=True))
+    assert (outcome.exit_code, outcome.step) == (0, 24)
+    said = capsys.readouterr().out
+    assert f"is complete: all 24 steps are done; report at {tmp_path / 'run'}" in said
+    assert "Going on" not in said
+    assert files(tmp_path / "run", *SAME, "report.html") == before
+    # Killed while it measured: only that is left to do.
+    (tmp_path / "run" / "report.html").unlink()
     run(TrainConfig(out=str(tmp_path / "run"), resume=True))
-    assert files(tmp_path / "run", *SAME) == before
+    assert files(tmp_path / "run", *SAME) == {name: before[name] for name in SAME}
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_lost_checkpoint_is_said(tmp_path, text, capsys):
+    train(tmp_path / "run", text)
+    whole = files(tmp_path / "run", *SAME)
+    for name in ("checkpoint.safetensors", "report.html"):
+        (tmp_path / "run" / name).unlink()
+    capsys.readouterr()
+    run(TrainConfig(out=str(tmp_path / "run"), resume=True))
+    assert (
+        f"There is no checkpoint in {tmp_path / 'run'}: the run starts again at step 1; what "
+        "metrics.jsonl has beyond it, up to step 24, is made again."
+    ) in capsys.readouterr().out
+    assert files(tmp_path / "run", *SAME) == whole
 
 
 def test_a_second_signal_does_not_wait():
@@ -282,6 +314,7 @@ def test_a_text_that_changed_is_refused(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("the cat sat on the mat. " * 100)
     train(tmp_path / "run", str(path))
+    (tmp_path / "run" / "report.html").unlink()
     path.write_text("the dog sat on the mat. " * 100)
     with pytest.raises(CheckpointError, match=r"is not the one that the run in .* started with"):
         run(TrainConfig(out=str(tmp_path / "run"), resume=True))
@@ -299,6 +332,9 @@ def damage(path, how):
     content = bytearray(path.read_bytes())
     if how == "cut":
         path.write_bytes(content[: len(content) // 2])
+    elif how == "one byte":
+        content[len(content) * 3 // 4] ^= 0x40
+        path.write_bytes(content)
     elif how == "garbage":
         path.write_bytes(b"garbage" * 100)
     elif how == "empty":
@@ -321,6 +357,7 @@ DAMAGED = {
     "empty": "is empty",
     "weights only": "is not a training checkpoint",
     "another size": "does not fit the run's config.json",
+    "one byte": "checkpoint.safetensors is damaged: it was changed after it was written",
     "a part missing": r"does not fit the run's config.json \('optimizer'\)",
 }
 
@@ -328,11 +365,20 @@ DAMAGED = {
 @pytest.mark.parametrize("how", DAMAGED)
 def test_a_damaged_or_foreign_checkpoint_is_said_and_nothing_is_lost(tmp_path, text, how):
     train(tmp_path / "run", text)
+    (tmp_path / "run" / "report.html").unlink()
     damage(tmp_path / "run" / "checkpoint.safetensors", how)
     before = files(tmp_path / "run", *SAME)
     with pytest.raises(CheckpointError, match=DAMAGED[how]):
         run(TrainConfig(out=str(tmp_path / "run"), resume=True))
     assert files(tmp_path / "run", *SAME) == before
+
+
+def test_numbers_that_overflow_anywhere_in_the_run_give_no_warnings(tmp_path, text, recwarn):
+    """The held-out loss after the step that spoiled the weights, and the measuring at the end."""
+    with pytest.raises(ChainruleError, match="At step 2 the loss"):
+        train(tmp_path / "run", text, lr=1e30, warmup=0, steps=12)
+    train(tmp_path / "end", text, lr=1e30, warmup=0, steps=1)
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 # --- what is measured -------------------------------------------------------------------------
@@ -372,3 +418,24 @@ def test_samples_leave_the_generator_as_it_was():
     assert cr.rand(4).tolist() == expected
     assert measure.write_samples(model, [b"ab"], seed=1) == first
     assert first[0].prompt == "ab"
+
+
+def test_samples_of_all_prompts_are_written_together_and_progress_is_told(monkeypatch):
+    monkeypatch.setattr(measure, "SAMPLE_BYTES", 50)
+    model = cr.nn.GPT(256, 8, 1, 2, 16)
+    shapes, told = [], []
+    forward = model.forward
+
+    def counted(tokens):
+        shapes.append(tokens.shape[0])
+        assert not cr.is_grad_enabled()
+        return forward(tokens)
+
+    monkeypatch.setattr(model, "forward", counted)
+    samples = measure.write_samples(
+        model, [b"ab", b"longer"], 1, lambda done, total: told.append((done, total))
+    )
+    assert shapes == [2] * 50
+    assert told == [(0, 50), (20, 50), (40, 50)]
+    assert [s.prompt for s in samples] == ["ab", "longer"]
+    assert all(s.text for s in samples)

@@ -47,6 +47,15 @@ def test_a_resumed_run_counts_its_speed_from_where_it_started(time):
     )
 
 
+def test_measuring_is_shown_as_a_share(time):
+    out = io.StringIO()
+    with Progress(10, out=out) as bar:
+        for done in range(8):
+            time[0] += 2.0
+            bar.measuring("samples", done, 8)
+    assert out.getvalue().splitlines() == ["samples  25 %", "samples  62 %"]
+
+
 def test_a_terminal_gets_a_bar_and_lines_above_it(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
@@ -59,6 +68,15 @@ def test_a_terminal_gets_a_bar_and_lines_above_it(monkeypatch):
     assert "saved [here]" in shown
     assert "step 3/3  loss 1.5000" in shown
     assert "\x1b" in out.getvalue()
+
+
+def test_a_terminals_bar_shows_the_measuring(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    out = Terminal()
+    with Progress(3, out=out) as bar:
+        bar.measuring("samples", 1, 4)
+    assert "samples  25 %" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out.getvalue())
 
 
 def test_times_are_short():

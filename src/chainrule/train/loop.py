@@ -12,6 +12,7 @@ import json
 import math
 import platform
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,13 +36,13 @@ RUNS = Path("runs")
 HELD_OUT_BATCHES = 4
 """Batches of held-out windows measured now and then while training."""
 
-FINAL_BATCHES = 40
+FINAL_BATCHES = 20
 """Batches of windows of either text that the final bits per byte are measured on."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: 0 for finished, 130 for Ctrl-C; where it is; the final scores, if any."""
+    """How a run ended: 0 for finished, 130 for Ctrl-C; where it is; the scores, if measured now."""
 
     exit_code: int
     folder: Path
@@ -56,24 +57,39 @@ def run(config: TrainConfig, *, given: frozenset[str] = frozenset()) -> Outcome:
     Raises `InputError` for options or text that make no sense and `CheckpointError` for a folder
     or checkpoint that cannot be used.
     """
+    started = time.perf_counter()
     with Stopping() as stopping:
         if config.resume:
             folder = Path(config.out) if config.out else latest(RUNS)
             with RunDir.open(folder) as place:
-                config = _stored(place, config, given)
+                config = dataclasses.replace(_stored(place, config, given), resume=True)
+                if _complete(place, config.steps):
+                    bar = Progress(config.steps)
+                    bar.say(
+                        f"The run in {folder} is complete: all {config.steps:,} steps are done; "
+                        f"report at {place.report_path}"
+                    )
+                    return Outcome(0, folder, config.steps)
                 corpus = load_corpus(config.text)
                 if corpus.digest != place.config()["corpus"]["sha256"]:
                     raise CheckpointError(
                         f"The text of {corpus.name} is not the one that the run in {folder} "
                         "started with: bring it back, or start a new run."
                     )
-                return _Training(config, corpus, place, stopping).run()
+                return _Training(config, corpus, place, stopping).run(started)
         config = config.resolved()
         corpus = load_corpus(config.text)
         corpus.require(config.context or 0)
         folder = Path(config.out) if config.out else next_free(RUNS)
         with RunDir.create(folder, _description(config, corpus)) as place:
-            return _Training(config, corpus, place, stopping).run()
+            return _Training(config, corpus, place, stopping).run(started)
+
+
+def _complete(place: RunDir, steps: int) -> bool:
+    """Whether nothing is left to do: the report is written last, after every step."""
+    if not (place.report_path.exists() and place.model_path.exists()):
+        return False
+    return any(record.get("step") == steps for record in place.metrics()[-1:])
 
 
 def _description(config: TrainConfig, corpus: Corpus) -> dict[str, Any]:
@@ -149,6 +165,7 @@ class _Training:
             corpus.held_out, context=self.context, count=HELD_OUT_BATCHES * self.batch
         )
         self.step = 0
+        self.forgotten = 0
 
     # --- the state ---------------------------------------------------------------------------
 
@@ -182,14 +199,20 @@ class _Training:
                     f"{self.place.checkpoint_path} does not fit the run's config.json ({error}): "
                     "start a new run."
                 ) from error
+        self.forgotten = sum(record.get("step", 0) > self.step for record in self.place.metrics())
         self.place.truncate_metrics(self.step)
 
     # --- the run -----------------------------------------------------------------------------
 
-    def run(self) -> Outcome:
+    def run(self, started: float) -> Outcome:
+        # A number that overflows is looked for after each step, where it is said in words.
+        with np.errstate(all="ignore"):
+            return self._run(started)
+
+    def _run(self, started: float) -> Outcome:
         self.restore()
         first, steps = self.step, self.config.steps
-        started = time.perf_counter()
+        first_step = time.perf_counter()
         with Progress(steps, first=first, tokens_per_step=self.batch * self.context) as bar:
             self._introduce(bar)
             try:
@@ -201,8 +224,9 @@ class _Training:
                     if self.stopping.signal or self.step % self._every(10) == 0:
                         self.save()
                     self.stopping.check()
-                seconds = time.perf_counter() - started
-                return self._finish(bar, seconds, (steps - first) * self.batch * self.context)
+                training = time.perf_counter() - first_step
+                tokens = (steps - first) * self.batch * self.context
+                return self._finish(bar, started, training, tokens)
             except Stopped:
                 bar.say(
                     f"Stopped after step {self.step} of {steps}, saved in {self.place.path}. Go on "
@@ -227,17 +251,26 @@ class _Training:
             f"GPT {config.size}: {count:,} parameters, {config.dtype}; {config.steps:,} steps of "
             f"{self.batch} × {self.context} bytes; run folder {self.place.path}"
         )
-        if self.config.resume or self.step:
-            bar.say(f"Going on after step {self.step}.")
+        if self.config.resume:
+            bar.say(self._where())
+
+    def _where(self) -> str:
+        """Where a resumed run goes on, and what of it is made again."""
+        if self.step:
+            where = f"Going on after step {self.step}, the last checkpoint"
+        else:
+            where = f"There is no checkpoint in {self.place.path}: the run starts again at step 1"
+        if self.forgotten:
+            last = self.step + self.forgotten
+            where += f"; what metrics.jsonl has beyond it, up to step {last}, is made again"
+        return where + "."
 
     def _advance(self) -> dict[str, Any]:
         """One step of the optimiser, and its line of metrics."""
         rows = self.batches.next()
-        # A number that overflows is looked for below, where it is said in words.
-        with np.errstate(all="ignore"):
-            loss = self.model.loss(cr.tensor(rows[:, :-1]), cr.tensor(rows[:, 1:]))
-            self.optimizer.zero_grad()
-            loss.backward()
+        loss = self.model.loss(cr.tensor(rows[:, :-1]), cr.tensor(rows[:, 1:]))
+        self.optimizer.zero_grad()
+        loss.backward()
         step = self.step + 1
         detailed = step % self._every(60) == 0
         if detailed:
@@ -268,40 +301,57 @@ class _Training:
 
     # --- the end -----------------------------------------------------------------------------
 
-    def _finish(self, bar: Progress, seconds: float, tokens: int) -> Outcome:
+    def _finish(self, bar: Progress, started: float, training: float, tokens: int) -> Outcome:
         self.save()
         cr.save(self.model.state_dict(), self.place.model_path)
         bar.say("Measuring bits per byte.")
         model_score = Score(
             "this model",
-            self._bits(self.corpus.train),
-            self._bits(self.corpus.held_out),
+            self._bits(bar, "on the training text", self.corpus.train),
+            self._bits(bar, "on the held-out text", self.corpus.held_out),
             f"{self.config.size}, {self.step:,} steps",
         )
+        bar.say("Counting entropies, and packing the text with gzip.")
         scores = [model_score, *measure.rivals(self.corpus)]
         self.stopping.check()
+        bar.say("Writing samples.")
         prompts = measure.prompts_for(self.corpus, default=self.config.text is None)
-        samples = measure.write_samples(self.model, prompts, self.config.seed)
+        samples = measure.write_samples(
+            self.model, prompts, self.config.seed, self._between(bar, "samples")
+        )
         self.stopping.check()
         kept = json.dumps(measure.as_json(scores, samples), indent=2, ensure_ascii=False) + "\n"
         write_bytes(self.place.path / "scores.json", kept.encode())
-        page = render(self._report(scores, samples, seconds, tokens))
+        page = render(self._report(scores, samples, training, tokens))
         write_bytes(self.place.report_path, page.encode())
         bar.say("\n" + measure.table(scores))
         bar.say(f"\n{samples[0].prompt}{samples[0].text}\n")
-        bar.say(f"Done in {clock(seconds)}. Report: {self.place.report_path}")
+        whole = time.perf_counter() - started
+        bar.say(
+            f"Done in {clock(whole)}, {clock(training)} of it for the steps. Report: "
+            f"{self.place.report_path}"
+        )
         return Outcome(0, self.place.path, self.step, tuple(scores))
 
-    def _bits(self, text: bytes) -> float:
+    def _between(self, bar: Progress, what: str) -> Callable[[int, int], None]:
+        def between(done: int, total: int) -> None:
+            self.stopping.check()
+            bar.measuring(what, done, total)
+
+        return between
+
+    def _bits(self, bar: Progress, what: str, text: bytes) -> float:
         windows = fixed_windows(text, context=self.context, count=FINAL_BATCHES * self.batch)
-        loss = measure.loss_on(self.model, windows, self.batch, self.stopping.check)
+        loss = measure.loss_on(self.model, windows, self.batch, self._between(bar, what))
         return measure.bits(loss)
 
     def _report(
         self, scores: list[Score], samples: list[Sample], seconds: float, tokens: int
     ) -> Report:
         corpus, config = self.corpus, self.config
-        speed = f"{tokens / seconds:,.0f} tokens/s, {clock(seconds)} in all" if tokens else "–"
+        speed = (
+            f"{tokens / seconds:,.0f} tokens/s, {clock(seconds)} for the steps" if tokens else "–"
+        )
         facts = {
             "text": f"{corpus.name}: {len(corpus.train):,} bytes to learn from, "
             f"{len(corpus.held_out):,} held out, {corpus.files:,} files",

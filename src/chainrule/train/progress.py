@@ -50,6 +50,16 @@ class Progress:
             self._printed = now
             self.say(self._line(step, loss, gradient_norm, now))
 
+    def measuring(self, what: str, done: int, total: int) -> None:
+        """Show that `done` of `total` parts of what comes after the steps are done."""
+        now = time.perf_counter()
+        line = f"{what}  {100 * done // total} %"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, line=line)
+        elif now - self._printed >= SECONDS_BETWEEN_LINES:
+            self._printed = now
+            self.say(line)
+
     def say(self, text: str) -> None:
         """Print a line of its own, above the bar where there is one."""
         self._console.print(text, markup=False)
