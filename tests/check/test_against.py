@@ -224,6 +224,52 @@ def test_the_report_is_a_truth_value_a_text_and_an_error():
     against(torch.neg, torch.neg, randn(3)).raise_if_failed()
 
 
+def test_nothing_judged_is_no_pass():
+    for sizes in ({}, {"sizes": [1, 2]}):
+        given = (lambda n: randn(n)) if sizes else randn(3)
+        report = against(lambda x: x, lambda x: 1 / 0, given, **sizes)
+        assert {row.status for row in report.rows} == {"skip"}
+        assert not report
+        assert not report.failures
+        assert "nothing was judged" in str(report)
+        with pytest.raises(CheckError, match="nothing was judged"):
+            report.raise_if_failed()
+
+
+def test_a_reference_that_gives_nan_everywhere_judges_nothing():
+    report = against(lambda x: x * float("nan"), lambda x: x * float("nan"), randn(3))
+    assert not report
+    assert {row.status for row in report.rows} == {"skip"}
+    assert against(lambda x: x, lambda x: x * float("nan"), randn(3)).failures
+
+
+def test_one_judged_size_is_enough():
+    def plain(x):
+        return x * 2 if x.numel() else 1 / 0
+
+    report = against(lambda x: x * 2, plain, lambda n: randn(n), sizes=[0, 3], layouts=False)
+    assert [row.status for row in report.rows] == ["skip", "ok"]
+    assert report
+
+
+@pytest.mark.parametrize("result", [None, 1.0, "text"])
+def test_a_reference_or_function_without_tensors_is_no_pass(result):
+    with pytest.raises(InputError, match="returns no torch tensor"):
+        against(lambda x: result, lambda x: result, randn(3))
+    assert not against(lambda x: result, lambda x: x, randn(3))
+
+
+def test_a_reference_off_the_tape_cannot_judge_gradients_that_are_asked_for():
+    def plain(x):
+        return x.detach() * 2
+
+    x = randn(3).requires_grad_()
+    with pytest.raises(InputError, match="reference plain is on the tape"):
+        against(lambda x: x * 2, plain, x)
+    assert against(lambda x: x * 2, plain, x, gradients=False)
+    assert against(lambda x: x * 2, plain, randn(3))
+
+
 def test_what_makes_no_sense_is_said():
     with pytest.raises(InputError, match="sizes need a function"):
         against(torch.neg, torch.neg, randn(3), sizes="edges")

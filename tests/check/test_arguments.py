@@ -59,6 +59,51 @@ def test_inputs_that_share_memory(host):
         gradcheck(lambda x: x * 2, unfolded)
 
 
+@pytest.mark.parametrize("result", [None, 1.0, "text"])
+def test_a_function_that_returns_no_tensor(host, result):
+    kind = type(result).__name__
+    for check in (gradcheck, gradgradcheck):
+        with pytest.raises(ValueError, match=f"returns {kind}|is on the tape"):
+            check(lambda x: result, ones(host, 3))
+
+
+def test_outputs_that_cannot_be_differentiated(host):
+    constants = {
+        "int64": lambda x: x.argmax(),
+        "float64": lambda x: host.ones(3, dtype=host.float64),
+        "bool": lambda x: x > 0,
+    }
+    for kind, fn in constants.items():
+        with pytest.raises(ValueError, match=rf"\({kind}\) can be differentiated"):
+            gradcheck(fn, ones(host, 3))
+    with pytest.raises(InputError, match="no second derivative to check"):
+        gradgradcheck(lambda x: x.argmax(), ones(host, 3))
+
+
+def test_a_first_gradient_that_is_constant_has_a_second_derivative_of_zero(host):
+    g = host.ones(3, dtype=host.float64)
+    report = examine_twice(lambda x: x * 3, ones(host, 3), g)
+    assert report
+    assert report.rows[0].detail == "constant, and so are the differences"
+
+
+@pytest.mark.parametrize("eps", [0.0, -1e-6, float("nan"), float("inf")])
+def test_a_step_that_is_no_step(host, eps):
+    with pytest.raises(InputError, match="the step of the differences is a number above 0"):
+        gradcheck(lambda x: x * 2, ones(host, 2), eps=eps)
+
+
+def test_a_step_that_rounding_swallows(host):
+    with pytest.raises(InputError, match="eps=1e-30 is lost in the rounding of x, float64"):
+        gradcheck(lambda x: x * 2, ones(host, 2), eps=1e-30)
+
+
+def test_tolerances_below_zero(host):
+    for keyword in ("atol", "rtol", "nondet_tol"):
+        with pytest.raises(InputError, match=f"{keyword}=-1: a tolerance"):
+            gradcheck(lambda x: x * 2, ones(host, 2), **{keyword: -1.0})
+
+
 def test_mixed_hosts():
     with pytest.raises(InputError, match="mix PyTorch's tensors with chainrule's"):
         gradcheck(lambda x, y: x, (ones(torch, 2), ones(cr, 2)))

@@ -40,7 +40,8 @@ def against(
     sizes; each entry an int or a tuple of ints. With `layouts`, inputs and incoming gradients are
     swept as in `gradcheck`, and `out=`, where `fn` has it, is given poisoned buffers.
 
-    Raises `InputError` for arguments that make no sense and when the reference leaves float64.
+    Raises `InputError` for arguments that make no sense and when the reference leaves float64,
+    returns no tensor, or cannot be differentiated at inputs that require a gradient.
     """
     report = Report(f"{title_of(fn)} against {title_of(reference)}")
     factory = inputs[0] if len(inputs) == 1 and callable(inputs[0]) else None

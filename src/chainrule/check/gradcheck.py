@@ -32,6 +32,25 @@ def _unsupported(asked: dict[str, bool]) -> None:
             )
 
 
+def _require_tolerances(problem: Problem, eps: float, **tolerances: float) -> None:
+    """Raise unless the inputs can be differenced with steps of `eps`."""
+    require_inputs(problem)
+    if not 0 < eps < float("inf"):
+        raise InputError(f"eps={eps:g}: the step of the differences is a number above 0, say 1e-6")
+    for keyword, value in tolerances.items():
+        if not value >= 0:
+            raise InputError(f"{keyword}={value:g}: a tolerance is a number of at least 0")
+    for i in problem.wanted:
+        held = problem.values[i].astype(problem.dtypes[i])
+        up, down = ((held + s * eps).astype(held.dtype) for s in (1.0, -1.0))
+        if np.any((up == down) & np.isfinite(held)):
+            largest = float(np.max(np.abs(held[np.isfinite(held)])))
+            raise InputError(
+                f"eps={eps:g} is lost in the rounding of {problem.names[i]}, {problem.dtypes[i]} "
+                f"with elements up to {largest:g}: take a larger eps or smaller inputs"
+            )
+
+
 def examine(
     fn: Callable[..., Any],
     inputs: Any,
@@ -46,15 +65,19 @@ def examine(
     layouts: bool = True,
     names: Sequence[str] | None = None,
     title: str = "",
+    constant: bool = False,
 ) -> Report:
     """Run `gradcheck` and return its whole `Report`, passed or failed.
 
-    Raises `InputError` when no input requires a gradient, `DTypeError` for half and complex types,
-    `LayoutError` for an input whose elements share memory.
+    With `constant`, a function whose outputs depend on no input passes if the differences agree.
+
+    Raises `InputError` when no input requires a gradient, no output can be differentiated or a
+    tolerance makes no sense, `DTypeError` for half and complex types, `LayoutError` for an input
+    whose elements share memory.
     """
     args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     problem = Problem(fn, args, names)
-    require_inputs(problem)
+    _require_tolerances(problem, eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol)
     coarse = [problem.names[i] for i in problem.wanted if problem.dtypes[i] == "float32"]
     if coarse:
         warnings.warn(
@@ -68,7 +91,7 @@ def examine(
     if not jacobian.steady(judge):
         return report
     if not judge.which:
-        jacobian.not_on_tape(judge)
+        jacobian.not_on_tape(judge, constant)
         return report
     try:
         if jacobian.projected(judge) if fast_mode else jacobian.whole(judge):
@@ -222,10 +245,16 @@ def examine_twice(
         tensors = [t for t in many if h.is_tensor(t)]
         wanted = [mine[i] for i in first.wanted]
         found = h.grad([tensors[o] for o in which], wanted, list(incoming), True)
-        return tuple(g for g in found if g is not None)
+        given = tuple(g for g in found if g is not None)
+        if not given:
+            raise InputError(
+                f"the backward of {first.title} returns no gradient, so there is no second "
+                "derivative to check"
+            )
+        return given
 
     names = [*argument_names(fn, len(args)), *_gradient_names(len(grads))]
-    keywords.setdefault("title", title)
+    keywords = {"title": title, "constant": True, **keywords}  # a linear function is right too
     try:
         report = examine(backward, (*args, *grads), names=names, **keywords)
     except (InputError, TypeError):

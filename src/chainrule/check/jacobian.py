@@ -14,8 +14,14 @@ from chainrule.check.judge import Judge, index_of, worst
 from chainrule.check.layouts import contiguous
 from chainrule.check.problem import Call, first_line
 from chainrule.check.report import FAIL, OK, Mismatch, element, number
+from chainrule.errors import InputError
 
 Raw = Any
+
+
+def _largest(x: Raw) -> float:
+    """The largest magnitude; what is NaN in both of two runs differs by nothing."""
+    return float(np.max(np.abs(np.where(np.isnan(x), 0.0, x)), initial=0.0))
 
 
 def steady(judge: Judge) -> bool:
@@ -35,7 +41,7 @@ def steady(judge: Judge) -> bool:
             judge.base[o] = host.values(t)
     for o, again in zip(judge.which, p.evaluate(judge.which, {}), strict=True):
         with np.errstate(all="ignore"):
-            spread = float(np.nanmax(np.abs(judge.base[o] - again), initial=0.0))
+            spread = _largest(judge.base[o] - again)
         if spread > judge.nondet_tol:
             judge.add(
                 "forward",
@@ -47,12 +53,24 @@ def steady(judge: Judge) -> bool:
     return True
 
 
-def not_on_tape(judge: Judge) -> None:
-    """No output wants a gradient: right only where nothing depends on the inputs."""
-    p = judge.problem
-    outputs = list(range(len(p.outputs(p.call()))))
+def not_on_tape(judge: Judge, constant: bool) -> None:
+    """No output wants a gradient: a row where one should, an `InputError` where none can.
+
+    With `constant`, outputs that depend on nothing are right: a first gradient may be one.
+    """
+    p, host = judge.problem, judge.host
+    result: Any = p.fn(*p.call().args)
+    many: tuple[Any, ...] = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    tensors = [t for t in many if host.is_tensor(t)]
+    if not tensors:
+        kinds = ", ".join(dict.fromkeys(type(t).__name__ for t in many)) or "nothing"
+        raise InputError(
+            f"{p.title} returns {kinds} and no {host.name} tensor, so there is no gradient to "
+            "check: return the tensor that depends on the inputs"
+        )
+    outputs = [o for o, t in enumerate(tensors) if "float" in host.dtype(t)]
     for (o, i), block in p.numeric(outputs, judge.eps).items():
-        if float(np.nanmax(np.abs(block), initial=0.0)) > judge.atol:
+        if _largest(block) > judge.atol:
             judge.add(
                 "as given",
                 FAIL,
@@ -60,7 +78,13 @@ def not_on_tape(judge: Judge) -> None:
                 "can flow back",
             )
             return
-    judge.add("as given", OK, "no output depends on the inputs")
+    if not (constant and outputs):
+        kinds = ", ".join(dict.fromkeys(host.dtype(t) for t in tensors))
+        raise InputError(
+            f"no output of {p.title} ({kinds}) can be differentiated, since none depends on the "
+            "inputs through the tape: there is no gradient to check"
+        )
+    judge.add("as given", OK, "constant, and so are the differences")
 
 
 def whole(judge: Judge) -> bool:
@@ -73,7 +97,7 @@ def whole(judge: Judge) -> bool:
         bad = judge.bad(got, want)
         if not bad.any():
             continue
-        if (o, i) in absent:
+        if (o, i) in absent and np.isfinite(want).all():
             cause = f"no gradient (None) comes back for {p.names[i]}"
         else:
             cause = causes.jacobian(p, o, i, judge.analytic, numeric)
@@ -188,7 +212,7 @@ def reentrant(judge: Judge) -> None:
     for at, i in enumerate(p.wanted):
         seen = [np.zeros(()) if (one := run[at]) is None else one for run in runs]
         with np.errstate(all="ignore"):
-            spread = max(float(np.nanmax(np.abs(seen[0] - s), initial=0.0)) for s in seen[1:])
+            spread = max(_largest(seen[0] - s) for s in seen[1:])
         if spread > judge.nondet_tol:
             judge.add(
                 "backward",

@@ -84,6 +84,7 @@ class Problem:
         dtype: str | None = None,
     ) -> None:
         self.fn = fn
+        self.title = title_of(fn)
         self.dtype = dtype
         self.inputs = tuple(inputs)
         self.host = host or host_of(self.inputs)
@@ -246,5 +247,5 @@ def require_inputs(problem: Problem) -> None:
             raise DTypeError(
                 f"input {i} ({problem.names[i]}) is {problem.dtypes[i]}, too coarse for finite "
                 "differences: give float64, or judge the function against a float64 reference "
-                "with check.against(fn, reference, *inputs)"
+                "with check.against(fn, reference, *inputs) (--against on the command line)"
             )

@@ -76,14 +76,19 @@ class Row:
 
 @dataclass
 class Report:
-    """The rows of one check; true when no row failed."""
+    """The rows of one check; true when some row was judged and none failed."""
 
     title: str
     rows: list[Row] = field(default_factory=list[Row])
     evidence: list[str] = field(default_factory=list[str])
 
     def __bool__(self) -> bool:
-        return not self.failures
+        return self.judged and not self.failures
+
+    @property
+    def judged(self) -> bool:
+        """Whether any row compared something: skipped and refused rows compare nothing."""
+        return any(row.status in (OK, FAIL) for row in self.rows)
 
     @property
     def failures(self) -> list[Row]:
@@ -94,12 +99,13 @@ class Report:
         width = max((len(row.label) for row in self.rows), default=0)
         state = max((len(row.status) for row in self.rows), default=0)
         bad, total = len(self.failures), len(self.rows)
-        lines = [f"{self.title}: " + (f"{bad} of {total} rows fail" if bad else "passed")]
+        verdict = "passed" if self.judged else "nothing was judged"
+        lines = [f"{self.title}: " + (f"{bad} of {total} rows fail" if bad else verdict)]
         for row in self.rows:
             lines.append(f"  {row.label:<{width}}  {row.status:<{state}}  {row.text()}".rstrip())
         return "\n".join([*lines, *(f"  {line}" for line in self.evidence)])
 
     def raise_if_failed(self) -> None:
-        """Raise `GradcheckError` (a `CheckError`) with the whole table if a row failed."""
+        """Raise `GradcheckError` (a `CheckError`) with the whole table unless the check passed."""
         if not self:
             raise GradcheckError(str(self), self)
