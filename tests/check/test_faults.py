@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import chainrule as cr
-from chainrule.check import GradcheckError, examine, gradcheck
+from chainrule.check import GradcheckError, examine, examine_twice, gradcheck
+from chainrule.errors import InputError
 
 HOSTS = {"torch": torch, "chainrule": cr}
 
@@ -233,7 +234,8 @@ def test_a_random_function_is_told_apart_from_a_wrong_one(host):
 def test_an_output_cut_off_from_the_tape(host):
     rows, _ = reported(lambda x: x.detach() * 2, randn(host, 3))
     assert "output 0 depends on x but is cut off from the tape" in rows[0].detail
-    assert gradcheck(lambda x: x.detach() * 0, randn(host, 3))
+    with pytest.raises(InputError, match="can be differentiated, since none depends"):
+        gradcheck(lambda x: x.detach() * 0, randn(host, 3))
 
 
 def test_the_step_sweep_tells_a_bug_from_noise(host):
@@ -279,3 +281,47 @@ def test_without_layouts_only_the_plain_derivative_is_judged(host):
     wrong = square(host, lambda g, x: 2 * x * flat(g))
     assert gradcheck(wrong, randn(host, 4, 2), layouts=False)
     assert not gradcheck(wrong, randn(host, 4, 2), raise_exception=False)
+
+
+@pytest.mark.parametrize("check", [examine, examine_twice])
+@pytest.mark.parametrize("total", [False, True])
+def test_a_function_that_gives_nan_is_told_so_and_no_layout_is_blamed(host, check, total):
+    def nan(x):
+        y = x * float("nan")
+        return y.sum() if total else y
+
+    text = str(check(nan, host.ones(2, 3, dtype=host.float64).requires_grad_()))
+    assert "rows fail" in text
+    assert "the function itself gives nan here" in text
+    assert "no difference is finite, whatever the step" in text
+    for claim in ("contiguous", "offset", "strides of", "a bug"):
+        assert f"backward assumes {claim}" not in text
+        assert f"ignores the gradient's storage {claim}" not in text
+        assert f"depends on the {claim}" not in text
+    assert "a bug, not noise" not in text
+    assert "no gradient (None)" not in text
+
+
+@pytest.mark.filterwarnings("ignore:(invalid value|divide by zero):RuntimeWarning")
+def test_a_point_at_the_edge_of_the_domain_is_told_so(host):
+    report = examine(lambda x: x.sqrt(), host.zeros(2, dtype=host.float64).requires_grad_())
+    assert "the function is not finite within one step of this point" in report.rows[0].cause
+
+
+def test_a_layout_is_still_blamed_beside_an_element_that_is_nan():
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.log()
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            flat = g.as_strided(g.shape, (g.shape[1], 1), g.storage_offset())
+            return flat * (x.log() / x.log()) / x
+
+    x = torch.tensor([[-1.0, 2.0], [3.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    fate = {row.label: row.cause for row in examine(Wrong.apply, x).rows}
+    assert fate["as given"].startswith("the function itself gives nan here")
+    assert fate["grad stride (1, 2)"] == "the backward assumes a contiguous gradient"

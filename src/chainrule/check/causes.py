@@ -32,6 +32,28 @@ def _finite(buffer: Raw) -> Raw:
     return np.where(np.isnan(buffer), marks, buffer)
 
 
+def not_finite(problem: Problem) -> str:
+    """That the function, or else its backward, gives NaN or inf at the inputs as they are."""
+    values = [problem.host.values(t) for t in problem.outputs(problem.call())]
+    odd = [float(v[~np.isfinite(v)].flat[0]) for v in values if not np.isfinite(v).all()]
+    if odd:
+        return (
+            f"the function itself gives {odd[0]} here, so no gradient can be right: move the inputs"
+        )
+    return "the backward gives numbers that are not finite, in a contiguous layout too"
+
+
+def _hides(found: list[Raw], right: list[Raw]) -> bool:
+    """Whether `found` is what a contiguous run gives, NaN or inf included: layouts explain nothing."""
+    return not all(np.isfinite(r).all() for r in right) and same_all(found, right)
+
+
+def _traced(found: Raw, guess: Raw) -> bool:
+    """Whether `guess` explains `found`: NaN there is poison that was read, and proves nothing."""
+    filled = np.where(np.isnan(found), guess, found) if found.shape == guess.shape else found
+    return bool(np.isfinite(found).any()) and same(filled, guess)
+
+
 def gradient_layout(problem: Problem, output: int, form: Form, values: Raw) -> str:
     """Why an incoming gradient of `form` gives another result than a contiguous one."""
     buffer = _finite(form.place(values))
@@ -46,6 +68,8 @@ def gradient_layout(problem: Problem, output: int, form: Form, values: Raw) -> s
     plain = contiguous(form.shape)
     try:
         got = backward(buffer, form)
+        if _hides(got, backward(plain.place(values), plain)):
+            return not_finite(problem)
         for use_offset in (True, False):
             seen = form.misread(buffer, use_offset)
             if same_all(backward(plain.place(seen), plain), got):
@@ -82,9 +106,11 @@ def input_layout(
         if forward_differs:
             # NaN marks the poison in `call`, finite marks stand for it in `other`
             pairs = [(read(got[o]), read(guess[o])) for o in which]
-            if pairs and all(same(np.where(np.isnan(a), b, a), b) for a, b in pairs):
-                return f"the forward assumes that {name} is contiguous"
             right = problem.outputs(problem.call(plain, {i: values}))
+            if _hides([a for a, _ in pairs], [read(right[o]) for o in which]):
+                return not_finite(problem)
+            if pairs and all(_traced(a, b) for a, b in pairs):
+                return f"the forward assumes that {name} is contiguous"
             for o, (a, _) in zip(which, pairs, strict=True):
                 flat = read(right[o])
                 if flat.shape == form.shape and same(a, _refill(form, flat)):
@@ -103,10 +129,12 @@ def input_layout(
         return f"the result depends on the strides of {name}"
     if found is None or want is None:
         return f"no gradient comes back for {name} in this layout"
-    if misled is not None and same(np.where(np.isnan(found), misled, found), misled):
+    if _hides([found], [want]):
+        return not_finite(problem)
+    if misled is not None and _traced(found, misled):
         return f"the backward assumes that {name} is contiguous"
     for rearranged in (form.misread(form.place(want)), _refill(form, want)):
-        if same(np.where(np.isnan(found), rearranged, found), rearranged):
+        if _traced(found, rearranged):
             return f"the gradient is written in the memory order of {name}"
     return f"the backward depends on the strides of {name}"
 
@@ -130,12 +158,13 @@ def jacobian(
     """Why the Jacobian block of `output` by input `i` is wrong with a plain incoming gradient."""
     a, n = got[output, i], want[output, i]
     name, shape = problem.names[i], problem.shape(i)
-    if not np.isfinite(a).all():
-        return "the backward gives numbers that are not finite" + (
-            "" if np.isfinite(n).all() else ", and so do the differences"
-        )
     if not np.isfinite(n).all():
+        (base,) = problem.evaluate([output], {})
+        if not np.isfinite(base).all():
+            return not_finite(problem)
         return "the function is not finite within one step of this point: move the inputs"
+    if not np.isfinite(a).all():
+        return "the backward gives numbers that are not finite"
     if not a.any():
         return f"the backward returns zero for {name}, which the output depends on"
     if ignores_gradient(problem, output, i):

@@ -48,6 +48,8 @@ def _reading(judge: Judge, values: list[float], errors: list[float], flat: int) 
     """What the error does as the step shrinks, in one sentence."""
     assert judge.culprit is not None
     at, o, v, _ = judge.culprit
+    if not np.isfinite(values).any():
+        return "no difference is finite, whatever the step: the function itself is not finite here"
     if not np.isfinite(at.got):
         return "the analytic value is not finite, whatever the step: a bug, not noise"
     right, left = causes.one_sided(judge.problem, o, at.input, flat, 1e-4)
