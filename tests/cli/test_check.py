@@ -38,6 +38,18 @@ def coarse(x):
 def sized(n):
     return torch.randn(n, 5, generator=torch.Generator().manual_seed(0)).half()
 
+def half():
+    return torch.ones(2, 3).half().requires_grad_()
+
+def nothing(*x):
+    pass
+
+def largest(x):
+    return x.argmax()
+
+def raises(x):
+    raise ValueError("not today")
+
 seven = 7
 """
 OWN = """
@@ -141,7 +153,14 @@ def test_against_with_shapes_in_half_precision(capsys, file):
         (["{file}:right", "--shape", "2,3", "--shape", "4"], "right raised RuntimeError"),
         (["{file}:right", "--shape", "2", "--host", "jax"], "write chainrule or torch"),
         (["{file}:Wrong", "--shape", "2,2", "--dtype", "int8"], "write float64, float32"),
-        (["{file}:Wrong", "--shape", "2,2", "--dtype", "float16"], "check.against"),
+        (["{file}:Wrong", "--shape", "2,2", "--dtype", "float16"], "give --against REF"),
+        (["{file}:Wrong", "--shape", "2,2", "--seed", "-1"], "--seed -1: write a whole number"),
+        (["{file}:Wrong", "--shape", "2,2", "--eps", "0"], "eps=0: the step of the differences"),
+        (["{file}:Wrong", "--shape", "2,2", "--rtol", "-1"], "rtol=-1: a tolerance is"),
+        (["{file}:Wrong", "--inputs", "half"], "(--against on the command line)"),
+        (["{file}:nothing", "--shape", "3"], "nothing returns NoneType and no torch tensor"),
+        (["{file}:largest", "--shape", "3"], "no output of largest (int64) can be differentiated"),
+        (["{file}:right", "--against", "nothing"], "reference nothing returns no torch tensor"),
         (["{file}:Wrong", "--inputs", "sized"], "is for --against"),
         (["{file}:Wrong", "--against", "plain", "--shape", "2", "--sizes", "3"], "--sizes needs"),
         (["{own}:plain"], "own.py has no 'plain'"),
@@ -152,6 +171,22 @@ def test_mistakes_are_one_sentence_and_exit_code_two(capsys, file, own, argument
     assert code == 2, out
     assert sentence in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_a_reference_that_raises_judges_nothing_and_is_no_pass(capsys, file):
+    code, out, _ = run(capsys, f"{file}:softmax", "--against", "raises", "--shape", "3")
+    assert code == 2
+    assert out.splitlines()[0].endswith("against raises: nothing was judged")
+    assert "ValueError: not today" in out
+
+
+def test_the_help_breaks_lines_only_where_they_are_full(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert run(capsys, "--help")[0] == 0
+    from chainrule.cli import check
+
+    paragraphs = check.check.__doc__.strip().split("\n\n")
+    assert all("\n" not in p.strip() for p in paragraphs)
 
 
 def test_no_inputs_says_how_to_give_them(capsys, tmp_path):

@@ -90,11 +90,11 @@ def check(
 ) -> int:
     """Check that a function's gradients are right, in every memory layout.
 
-    The inputs are, in this order: --inputs; --shape; FN.example_inputs; a function or tuple
-    `inputs` in FILE. FN may be a Function of chainrule or PyTorch (its apply is checked), a module,
-    or any function of tensors.
+    Inputs, the first that is there: --inputs, --shape, FN.example_inputs, `inputs` in FILE.
 
-    Exit code: 0 when every row passes, 1 when one fails, 2 when the check could not be run.
+    FN: a Function of chainrule or PyTorch (its apply is checked), a module, a function of tensors.
+
+    Exit code: 0 when it passes, 1 when a row fails, 2 when nothing could be judged.
     """
     try:
         report = _report(
@@ -105,7 +105,7 @@ def check(
         sys.stderr.write(f"chainrule check: {error}\n")
         return 2
     typer.echo(str(report))
-    return 0 if report else 1
+    return 0 if report else 1 if report.judged else 2
 
 
 def _report(
@@ -126,6 +126,13 @@ def _report(
     rtol: float,
     fast: bool,
 ) -> Report:
+    if seed < 0:
+        raise InputError(f"--seed {seed}: write a whole number of at least 0")
+    if dtype in ("float16", "bfloat16") and not reference:
+        raise InputError(
+            f"--dtype {dtype} is too coarse for finite differences: give --against REF, a plain "
+            "function to judge by, or leave float64"
+        )
     module, found, name = _find(target)
     fn = _function(found, name)
     if shape and not inputs:
