@@ -289,6 +289,29 @@ def _polygamma() -> Entry:
 
 REDUCED = ("sum", "amax", "amin", "mean", "prod")
 INTEGERS = ((dtype_is(*WHOLE, "bool"), "no convolution of integers"),)
+FLOATS_ONLY = ((dtype_is(*WHOLE, "bool"), "floating-point tensors only"),)
+ADAPTED_POOLING = "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
+RESIZING = "area bicubic bilinear linear nearest nearest-exact trilinear"
+POOLING = "avg_pool1d avg_pool2d avg_pool3d"
+LOSSES = (
+    "binary_cross_entropy_with_logits cosine_similarity hinge_embedding_loss huber_loss kl_div "
+    "margin_ranking_loss normalize smooth_l1_loss soft_margin_loss"
+)
+FLOAT_LOSSES = "cosine_embedding_loss pairwise_distance poisson_nll_loss"
+
+
+def _normalised(name: str) -> Entry:
+    # Both libraries write the running statistics, and no input of a sample may be changed.
+    def ours(
+        x: Any, running_mean: Any = None, running_var: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        copies = [s if s is None else s.clone() for s in (running_mean, running_var)]
+        return getattr(F, name)(x, *copies, *args, **kwargs)
+
+    flat = ((lambda s, d: s.input.ndim < 2, "inputs are (N, C, …)"),)
+    return Entry(ours, f"F.{name}", without=flat)
+
+
 CONVOLUTIONS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
 
 TABLE: dict[str, Entry] = {
@@ -530,8 +553,36 @@ TABLE: dict[str, Entry] = {
         roundings=100,
     ),
     "nn.functional.silu": functional("silu"),
+    "nn.functional.batch_norm": _normalised("batch_norm"),
+    "nn.functional.instance_norm": _normalised("instance_norm"),
+    "nn.functional.group_norm": functional("group_norm"),
+    "nn.functional.binary_cross_entropy": functional(
+        "binary_cross_entropy",
+        **_stated(
+            "PyTorch's second gradient adds 1e-12 to its denominators",
+            dtype_is("float64"),
+            "second",
+        ),
+    ),
+    **{f"nn.functional.{name}": functional(name) for name in LOSSES.split()},
+    **{
+        f"nn.functional.{name}": functional(name, without=FLOATS_ONLY)
+        for name in FLOAT_LOSSES.split()
+    },
+    "nn.functional.triplet_margin_loss": functional(
+        "triplet_margin_loss",
+        without=FLOATS_ONLY,
+        takes=((lambda s: s.kwargs.get("margin", 1) <= 0, "a margin may be negative"),),
+    ),
+    **{f"nn.functional.{name}": functional(name) for name in ADAPTED_POOLING.split()},
+    **{f"nn.functional.{name}": functional(name, without=FLOATS_ONLY) for name in POOLING.split()},
+    "cholesky": function("cholesky"),
+    "logdet": function("logdet"),
     "nn.functional.softplus": functional("softplus"),
 }
+
+_RESIZED = "judged in tests/ops/test_pooling.py; PyTorch's own samples of it have no row here yet"
+_MANY = "judged in tests/ops/test_pooling.py; PyTorch's thousands of samples would take minutes"
 
 # Entries whose plain form is above and whose variant ours does not have at all.
 VARIANTS = {
@@ -541,6 +592,9 @@ VARIANTS = {
     "nn.functional.pad.replicate": "only `constant` padding",
     "nn.functional.pad.replicate_negative": "only `constant` padding",
     "nn.functional.silu.complex": STORAGE_ONLY,
+    **{f"nn.functional.max_pool{n}d": _MANY for n in (1, 2, 3)},
+    **{f"nn.functional.interpolate.{how}": _RESIZED for how in RESIZING.split()},
+    "nn.functional.batch_norm.without_cudnn": "has samples for CUDA only",
     "linspace.tensor_overload": "start and end are numbers",
     "nn.functional.dropout": "draws from another generator; its own tests are in tests/ops",
     "zero_": "writes into its input, which no sample's may be; tests/ops/test_inplace.py",
