@@ -273,3 +273,66 @@ def test_requires_grad_is_a_bool(value):
 def test_counts_that_are_no_integers_are_refused(make, message):
     with pytest.raises(DTypeError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (300, cr.uint8),
+        (-1, cr.uint8),
+        ([1, [2, 200][1]], cr.int8),
+        ([0.5, -128.5], cr.int8),
+        ([[2**31]], cr.int32),
+        (float("nan"), cr.int64),
+        ([1.0, float("inf")], cr.int64),
+    ],
+)
+def test_numbers_that_do_not_fit_an_integer_dtype_are_refused(value, dtype):
+    with pytest.raises(InputError, match=f"is out of the range of {dtype.name}: "):
+        cr.tensor(value, dtype=dtype)
+    if not isinstance(value, list):
+        for write in (
+            lambda: cr.full((2,), value, dtype=dtype),
+            lambda: cr.zeros(2, dtype=dtype).fill_(value),
+            lambda: cr.zeros(2, dtype=dtype).__setitem__(0, value),
+        ):
+            with pytest.raises(InputError, match="out of the range"):
+                write()
+
+
+def test_the_ends_of_an_integer_dtype_fit():
+    for dtype in (cr.uint8, cr.int8, cr.int16, cr.int32, cr.int64):
+        ends = list(dtypes.integer_range(dtype))
+        assert cr.tensor(ends, dtype=dtype).tolist() == ends
+        t = cr.zeros(2, dtype=dtype)
+        t[0], t[1] = ends
+        assert t.tolist() == ends
+    assert cr.tensor(np.array([300]), dtype=cr.uint8).item() == 44  # arrays convert, as in PyTorch
+
+
+@pytest.mark.parametrize("kind", [float, int, bool, complex])
+def test_pythons_types_are_dtypes_as_in_pytorch(kind):
+    wanted = str(torch.tensor([1, 0], dtype=kind).dtype).rpartition(".")[2]
+    made = [cr.tensor([1, 0], dtype=kind), cr.zeros(2, dtype=kind), cr.empty(2, dtype=kind)]
+    if kind is not complex:
+        made += [cr.ones(2).to(kind), cr.ones(2).type(kind), cr.eye(2, dtype=kind)]
+    assert {t.dtype.name for t in made} == {wanted}
+    assert cr.arange(3, dtype=float).dtype is cr.randn(2, dtype=float).dtype is cr.float64
+    assert cr.ones(2).sum(dtype=float).dtype is cr.float64
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [(np.float32, "use cr.float32"), ("int64", "use cr.int64"), (str, "…"), ("f4", "…")],
+)
+def test_what_is_no_dtype_is_refused(wrong, hint):
+    for make in (
+        cr.zeros,
+        cr.tensor,
+        cr.empty,
+        cr.randn,
+        cr.arange,
+        lambda n, dtype: cr.ones(n).sum(dtype=dtype),
+    ):
+        with pytest.raises(DTypeError, match=f"is no dtype of chainrule: .*{hint}"):
+            make(2, dtype=wrong)

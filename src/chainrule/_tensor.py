@@ -24,7 +24,7 @@ from chainrule.autograd.value import (
     raw_of,
     user_place,
 )
-from chainrule.dtypes import DType
+from chainrule.dtypes import DType, as_dtype
 from chainrule.errors import DTypeError, GradError, InputError, ShapeError
 from chainrule.layout import Layout
 from chainrule.ops import (
@@ -375,6 +375,8 @@ class Tensor(Value):
                 dtype, device = a.dtype, a.device
             elif isinstance(a, str):
                 device = a
+            elif a.__class__ is type:
+                dtype = as_dtype(a)
             else:
                 raise InputError(f"to() takes a dtype, a device or a tensor, not {a!r}")
         out: Any = self if dtype is None else to_dtype(self, dtype)

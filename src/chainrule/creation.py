@@ -32,6 +32,7 @@ def tensor(
     if device is None and isinstance(data, Value):
         device = backend_for(data._a).name
     b = backends.get(device)
+    dtype = None if dtype is None else dtypes.as_dtype(dtype)
     raw = b.copy(b.asarray(_array(data, dtype)))
     if dtype is not None:
         raw = b.cast(raw, dtype)
@@ -152,6 +153,11 @@ def _array(data: Any, dtype: DType | None) -> Any:
     if array.dtype.kind == "u" and array.itemsize == 8:
         raise InputError("an integer is out of the range of int64")
     found = host.dtype_of(array)
+    if dtype is not None and dtype.category == 1 and found in _NUMBERS and array.size:
+        with np.errstate(invalid="ignore"):
+            low, high = array.min(), array.max()
+        for number in (low.item(), high.item()):  # of NaN both are NaN
+            dtypes.check_fits(number, dtype)
     if array.size == 0 and not isinstance(data, (int, float, bool)) and dtype is None:
         return array.astype(np.float32)
     if found is dtypes.complex128 and dtype is None:
@@ -160,6 +166,9 @@ def _array(data: Any, dtype: DType | None) -> Any:
         with np.errstate(over="ignore"):  # beyond float32 is infinite, as in PyTorch
             return array.astype(np.float32)
     return array
+
+
+_NUMBERS = (dtypes.int64, dtypes.float64)  # what NumPy makes of Python's
 
 
 def _plain(data: Any) -> Any:
@@ -183,10 +192,8 @@ def full(
     if dtype is None:
         known = (bool, dtypes.bool), (int, dtypes.int64)
         dtype = next((d for k, d in known if isinstance(fill_value, k)), dtypes.float32)
-    if dtype.category == 1 and isinstance(fill_value, int):
-        low, high = dtypes.integer_range(dtype)
-        if not low <= fill_value <= high:
-            raise InputError(f"{fill_value} is out of the range of {dtype.name}: {low} to {high}")
+    dtype = dtypes.as_dtype(dtype)
+    dtypes.check_fits(fill_value, dtype)
     b = backends.get(device)
     raw = b.empty(checked_size((size,)), dtype)
     b.assign(raw, fill_value)
@@ -208,7 +215,8 @@ def empty(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of unspecified values."""
-    return wrap(backends.get(device).empty(checked_size(size), dtype), requires_grad)
+    raw = backends.get(device).empty(checked_size(size), dtypes.as_dtype(dtype))
+    return wrap(raw, requires_grad)
 
 
 def zeros(
@@ -303,7 +311,7 @@ def arange(
     if step == 0 or (end - start) * step < 0:
         raise InputError(f"arange from {start} to {end} cannot be walked with step {step}")
     whole = all(isinstance(x, int) for x in (start, end, step))
-    dtype = dtype or (dtypes.int64 if whole else dtypes.float32)
+    dtype = dtypes.as_dtype(dtype or (dtypes.int64 if whole else dtypes.float32))
     if dtype.category == 1 and not whole:
         end = int(end) if dtype is dtypes.int64 else end
         count = ceil((end - (int(start) if dtype is dtypes.int64 else start)) / step)
@@ -324,6 +332,7 @@ def linspace(
 ) -> Tensor:
     """`steps` evenly spaced numbers from `start` to `end`, both included."""
     (steps,) = sizes((steps,))
+    dtype = dtypes.as_dtype(dtype)
     if steps < 0:
         raise InputError(f"linspace needs a number of steps of at least 0, got {steps}")
     for bound in (start, end):
@@ -346,6 +355,7 @@ def eye(
 ) -> Tensor:
     """Ones on the diagonal of an n × m matrix (square by default), zeros elsewhere."""
     n, m = checked_size((n, n if m is None else m))
+    dtype = dtypes.as_dtype(dtype)
     b = backends.get(device)
     return wrap(b.cast(b.from_numpy(np.eye(n, m)), dtype), requires_grad)
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
+
+from chainrule.errors import DTypeError, InputError
 
 Category = Literal[0, 1, 2, 3]  # bool, integer, floating, complex
 
@@ -88,6 +90,30 @@ half, float, double, short, int, long, cfloat, cdouble = (
 )
 
 
+_BUILTINS: dict[type[Any], DType] = {
+    builtins.float: float64,
+    builtins.int: int64,
+    builtins.bool: bool,
+    complex: complex128,
+}
+
+
+def as_dtype(dtype: Any) -> DType:
+    """A dtype as people give it: one of ours, or Python's float, int, bool or complex.
+
+    Those are float64, int64, bool and complex128, as in PyTorch. Raises `DTypeError` for others.
+    """
+    if isinstance(dtype, DType):
+        return dtype
+    found = _BUILTINS.get(dtype) if isinstance(dtype, type) else None
+    if found is None:
+        name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
+        name = name.rpartition(".")[2]
+        hint = f"use cr.{name}" if name in BY_NAME else "use cr.float32, cr.int64, …"
+        raise DTypeError(f"{dtype!r} is no dtype of chainrule: {hint}")
+    return found
+
+
 def promote(a: DType, b: DType) -> DType:
     """The smallest dtype of PyTorch's lattice that holds both `a` and `b`."""
     if a is b:
@@ -107,6 +133,18 @@ def integer_range(dtype: DType) -> tuple[builtins.int, builtins.int]:
     """The smallest and the largest number of an integer dtype."""
     bits = 8 * dtype.itemsize
     return (0, 2**bits - 1) if dtype is uint8 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def check_fits(number: builtins.float, dtype: DType, name: str = "") -> None:
+    """Raise `InputError` for a number that an integer dtype cannot hold: none wraps around."""
+    if dtype.category != 1 or isinstance(number, builtins.bool):
+        return
+    low, high = integer_range(dtype)
+    if not low <= number <= high:  # NaN too
+        raise InputError(
+            f"{name}{': ' * (name != '')}{number} is out of the range of {dtype.name}: "
+            f"{low} to {high}"
+        )
 
 
 def promote_ranked(

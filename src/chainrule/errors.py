@@ -53,3 +53,7 @@ class CheckError(ChainruleError, RuntimeError, AssertionError):
 
 class InputError(ChainruleError, ValueError):
     """An argument's value makes no sense."""
+
+
+class DivisionByZeroError(InputError, ZeroDivisionError, RuntimeError):
+    """An integer was divided by 0, for which there is no integer."""

@@ -59,6 +59,7 @@ def set_rng_state(state: Tensor) -> None:
 
 
 def _floating(dtype: DType) -> DType:
+    dtype = dtypes.as_dtype(dtype)
     if not dtype.is_floating_point:
         raise InputError(f"random numbers of this kind are floating point, not {dtype.name}")
     return dtype
@@ -107,6 +108,7 @@ def randint(
     if high <= low:
         raise InputError(f"randint needs low < high, got {low} and {high}")
     source = (generator or default_generator).numpy
+    dtype = dtypes.as_dtype(dtype)
     b = backends.get(device)
     return wrap(b.cast(b.from_numpy(source.integers(low, high, checked_size((size,)))), dtype))
 

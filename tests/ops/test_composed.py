@@ -104,7 +104,7 @@ def test_whole_division(dtype, device):
         wanted = torch.div(as_torch(a), as_torch(b), rounding_mode=mode)
         check_same(cr.div(x, y, rounding_mode=mode), wanted, f"div {mode}", rtol=1e-6)
     if not dtype.startswith("float"):
-        with pytest.raises(ZeroDivisionError, match="integer divided by 0"):
+        with pytest.raises(ZeroDivisionError, match="division by zero"):
             x // cr.zeros(6, dtype=cr.int64, device=device)
 
 

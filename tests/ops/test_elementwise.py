@@ -436,3 +436,52 @@ def test_results_of_comparisons_have_no_gradient():
     x = cr.tensor(TWO, requires_grad=True)
     assert not (x > 0).requires_grad
     assert host(x > 0).all()
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch"])
+def test_integers_over_zero_are_refused_as_pytorch_refuses_them(device):
+    x = cr.tensor([5, 6], device=device)
+    zero = cr.tensor([1, 0], device=device)
+    for wrong in (
+        lambda: x % 0,
+        lambda: x % zero,
+        lambda: 5 % zero,
+        lambda: cr.fmod(x, zero),
+        lambda: x // 0,
+        lambda: x // zero,
+    ):
+        with pytest.raises(cr.errors.InputError, match="division by zero"):
+            wrong()
+        with pytest.raises(ZeroDivisionError):
+            wrong()
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: x + 200,
+        lambda x: -129 * x,
+        lambda x: x + 2**70,
+        lambda x: x & 300,
+        lambda x: cr.where(x == 0, x, 300),
+        lambda x: x.masked_fill(x == 0, 300),
+        lambda x: x.index_fill(0, cr.tensor([0], device=str(x.device)), 300),
+        lambda x: x.add_(300),
+    ],
+)
+def test_numbers_beyond_an_integer_dtype_are_refused(wrong, device):
+    with pytest.raises(cr.errors.InputError, match="out of the range of int8: -128 to 127"):
+        wrong(cr.zeros(3, dtype=cr.int8, device=device))
+
+
+def test_a_number_beyond_every_float_is_refused():
+    for x in (cr.ones(2), cr.ones(2, dtype=cr.float64)):
+        for wrong in (lambda x: x + 10**400, lambda x: 10**400 - x):
+            with pytest.raises(cr.errors.InputError, match="too large"):
+                wrong(x)
+
+
+def test_a_float_result_is_not_stored_in_an_integer_tensor():
+    with pytest.raises(cr.errors.DTypeError, match="a float32 result cannot be stored in a int64"):
+        cr.zeros(3, dtype=cr.int64).add_(1.5)

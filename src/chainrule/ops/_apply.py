@@ -187,7 +187,13 @@ def graph_value(held: Any, node: Node, index: int) -> Any:
 
 def apply(rule: ArrayRule, inputs: Sequence[Value], attrs: tuple[Any, ...] = ()) -> Any:
     """Run `rule` on tensors of one device and put a node on the tape where a gradient is wanted."""
-    raws = [t._a for t in inputs]
+    try:
+        raws = [t._a for t in inputs]
+    except AttributeError:
+        wrong: Any = next(t for t in inputs if not isinstance(t, Value))
+        raise DTypeError(
+            f"{rule.name} takes tensors, not {type(wrong).__name__}: wrap it with cr.tensor"
+        ) from None
     first = raws[0]
     if type(first) is ndarray:
         b = numpy_backend
@@ -312,7 +318,9 @@ CAST = ArrayRule("to", _cast_forward, _cast_vjp, half=False)
 
 def to_dtype(t: Any, dtype: Any) -> Any:
     """`t` in another dtype, differentiable between floating dtypes."""
-    if not isinstance(dtype, DType):
+    if isinstance(dtype, (type, str)):
+        dtype = dtypes.as_dtype(dtype)
+    elif not isinstance(dtype, DType):
         dtype = backend_for(t._a).dtype_of(new_value_like(t, dtype))
     source = backend_for(t._a).dtype_of(t._a)
     if source is dtype:

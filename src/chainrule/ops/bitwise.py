@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chainrule.autograd.value import Value, new_value, raw_of
+from chainrule.dtypes import check_fits
 from chainrule.errors import DTypeError
 from chainrule.ops._apply import coerce, common_backend, to_dtype
 from chainrule.ops.elementwise import result_dtype
@@ -29,6 +30,9 @@ def _bitwise(name: str, operation: Callable[..., Any], *args: Any) -> Any:
     dtype = result_dtype(operands, range(len(operands)))
     if dtype.category > 1:
         raise DTypeError(f"{name} is for integers and bools, not {dtype.name}: compare first")
+    for a in operands:
+        if not isinstance(a, Value):
+            check_fits(a, dtype, name)
     raws = [
         raw_of(to_dtype(a, dtype))
         if isinstance(a, Value)

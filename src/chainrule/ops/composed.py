@@ -15,7 +15,7 @@ import numpy as np
 from chainrule import dtypes
 from chainrule.autograd.node import Node
 from chainrule.autograd.value import Value, new_value, raw_of
-from chainrule.errors import DTypeError, InputError, ShapeError
+from chainrule.errors import DivisionByZeroError, DTypeError, InputError, ShapeError
 from chainrule.ops import named
 from chainrule.ops._apply import ArrayRule, apply, coerce, common_backend, to_dtype
 from chainrule.ops.elementwise import result_dtype
@@ -232,7 +232,7 @@ FLOOR_DIVIDE = ArrayRule("floor_divide", _floor_forward, _flat)
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """⌊a / b⌋, exact, with gradient 0; integers stay integers.
 
-    Raises `ZeroDivisionError` for integers over 0.
+    Raises `DivisionByZeroError` for integers over 0.
     """
     operands, _ = coerce((input, other), "floor_divide")
     below: Any = operands[1]
@@ -243,7 +243,7 @@ def floor_divide(input: Operand, other: Operand) -> Tensor:
     if dtype.category < 2:
         zeros = raw_of(below) == 0 if isinstance(below, Value) else np.asarray(below == 0)
         if bool(zeros.any()):
-            raise ZeroDivisionError("floor_divide: an integer divided by 0")
+            raise DivisionByZeroError("floor_divide: division by zero of integers")
     return _raw("floor_divide", operator.floordiv, False, input, other)
 
 

@@ -20,7 +20,7 @@ from chainrule.backends import numpy as numpy_backend
 from chainrule.calculus.expr import Expr
 from chainrule.calculus.table import TABLE
 from chainrule.dtypes import DType
-from chainrule.errors import DTypeError, InputError, ShapeError
+from chainrule.errors import DivisionByZeroError, DTypeError, InputError, ShapeError
 from chainrule.ops import forms
 from chainrule.ops._apply import coerce, common_backend, to_dtype
 from chainrule.ops.rules import rule_for
@@ -76,6 +76,8 @@ def _slow(name: str, *args: Any) -> Any:
             _check_numbers(name, operands, dtype)
         if name == "pow":
             _check_exponent(shown[1])
+        elif name in ("remainder", "fmod"):
+            _check_divisor(name, shown[1])
         elif name == "sign" and dtype is dtypes.bool:  # NumPy has none
             shown = [backend.cast(raws[0], dtypes.uint8)]
     out = _compute(backend, name, shown, operands)
@@ -120,14 +122,15 @@ def _compute(backend: Any, name: str, raws: list[Any], operands: Sequence[Any]) 
         raise InputError(f"{name}: {wrong}") from None
     except TypeError as wrong:
         raise DTypeError(f"{name}: {wrong}") from None
+    except OverflowError:
+        raise InputError(f"{name}: a number is too large for any floating dtype") from None
 
 
 def _check_numbers(name: str, operands: Sequence[Any], dtype: DType) -> None:
     """NumPy raises `OverflowError`, PyTorch wraps: here both refuse in words."""
-    low, high = dtypes.integer_range(dtype)
     for a in operands:
-        if isinstance(a, int) and not low <= a <= high:
-            raise InputError(f"{name}: {a} is out of the range of {dtype.name}: {low} to {high}")
+        if isinstance(a, int):
+            dtypes.check_fits(a, dtype, name)
 
 
 def _check_exponent(exponent: Any) -> None:
@@ -135,6 +138,11 @@ def _check_exponent(exponent: Any) -> None:
         raise InputError(
             "pow: an integer to a negative power is no integer: convert one with .to(cr.float32)"
         )
+
+
+def _check_divisor(name: str, divisor: Any) -> None:
+    if not divisor if isinstance(divisor, int) else (divisor == 0).any():
+        raise DivisionByZeroError(f"{name}: division by zero of integers")
 
 
 def _broadcastable(shapes: Sequence[tuple[int, ...]]) -> bool:

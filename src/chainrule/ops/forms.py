@@ -139,7 +139,10 @@ def with_number(name: str, fn: Function, slow: Function, number_first: bool = Fa
             return slow(b, a) if number_first else slow(a, b)
         if type(x) is not ndarray or ((d := x.dtype) is not F32 and d is not F64):
             return slow(b, a) if number_first else slow(a, b)
-        r = fn(b, x) if number_first else fn(x, b)
+        try:
+            r = fn(b, x) if number_first else fn(x, b)
+        except OverflowError:  # an int beyond float64, which `slow` explains
+            return slow(b, a) if number_first else slow(a, b)
         if type(r) is not ndarray:
             r = asarray(r)
         t = new(type(a))

@@ -23,7 +23,8 @@ from chainrule.autograd.value import (
     user_place,
     write_raw,
 )
-from chainrule.errors import LayoutError, ShapeError
+from chainrule.dtypes import check_fits
+from chainrule.errors import DTypeError, LayoutError, ShapeError
 from chainrule.layout import Layout
 from chainrule.ops import family, views
 from chainrule.ops._apply import coerce, common_backend, to_dtype
@@ -49,7 +50,10 @@ def _write(target: Any, seen: Layout, value: Any, key: Any) -> Any:
         value = value.item()
     held: Any = value
     shared = False
-    if not isinstance(value, (bool, int, float)):
+    if isinstance(value, (bool, int, float)):
+        if storage.dtype.category == 1:
+            check_fits(value, storage.dtype, "assignment")
+    else:
         (held,), _ = coerce((value,), "assignment")
         common_backend((target, held), "assignment")
         held = to_dtype(fitted(held, seen.shape), target.dtype)
@@ -104,7 +108,7 @@ def in_place(operation: Callable[..., Any]) -> Callable[..., Any]:
             )
         have, want = result.dtype, input.dtype
         if have.category > want.category:
-            raise ShapeError(
+            raise DTypeError(
                 f"in-place {operation.__name__}: a {have.name} result cannot be stored in a "
                 f"{want.name} tensor"
             )

@@ -12,6 +12,7 @@ import numpy as np
 from chainrule import dtypes
 from chainrule.autograd.node import Node
 from chainrule.autograd.value import Value, backend_for, new_value, raw_of
+from chainrule.dtypes import check_fits
 from chainrule.errors import DTypeError, InputError, ShapeError
 from chainrule.ops import views
 from chainrule.ops._apply import ArrayRule, apply, common_backend, to_dtype
@@ -47,6 +48,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         raise DTypeError(f"masked_fill: {value} has no place in a {dtype.name} tensor")
     else:
         raw = raw_of(input)
+        check_fits(value, dtype, "masked_fill")
         number = int(value) if dtype.category < 2 else value
         value = new_value(type(input), backend_for(raw).full((), number, raw))
     return where(mask, value, input)

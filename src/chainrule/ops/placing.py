@@ -13,6 +13,7 @@ import numpy as np
 from chainrule import dtypes
 from chainrule.autograd.state import is_grad_enabled
 from chainrule.autograd.value import Value, backend_for, new_value, raw_of
+from chainrule.dtypes import check_fits
 from chainrule.errors import DTypeError, InputError, ShapeError
 from chainrule.ops import inplace, views
 from chainrule.ops._apply import common_backend, to_dtype
@@ -44,6 +45,7 @@ def a_number(input: Any, value: Any, name: str) -> Any:
         raise DTypeError(f"{name} takes a number or a tensor, not {type(value).__name__}")
     if input.dtype.category < 2 and isinstance(value, float) and not value.is_integer():
         raise DTypeError(f"{name}: {value} has no place in a {input.dtype.name} tensor")
+    check_fits(value, input.dtype, name)
     raw = raw_of(input)
     return new_value(type(input), backend_for(raw).full((), value, raw))
 

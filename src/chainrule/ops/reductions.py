@@ -29,9 +29,11 @@ def reduced_dims(dim: Dims, ndim: int) -> tuple[int, ...]:
     """
     if dim is None:
         return tuple(range(ndim))
+    if isinstance(dim, int):
+        return (one_dim(dim, ndim),) if ndim else checked_scalar(dim)
     given: Any = dim
-    if isinstance(given, (int, str)) or not getattr(given, "ndim", hasattr(given, "__iter__")):
-        return (one_dim(given, ndim),) if ndim else checked_scalar(given)
+    if type(given) is str or not getattr(given, "ndim", hasattr(given, "__iter__")):
+        return reduced_dims(one_dim(given, ndim), ndim)  # pyright: ignore[reportArgumentType]
     dims = tuple([one_dim(d, ndim) for d in dim])
     if len(set(dims)) != len(dims):
         raise ShapeError(f"dim {tuple(dim)} names a dimension twice: give each once")
