@@ -11,8 +11,9 @@ import torch
 from tests.ops.harness import DEVICES, check_same
 
 import chainrule as cr
-from chainrule import dtypes
+from chainrule import _guard, dtypes
 from chainrule.errors import DTypeError, GradError, InputError, ShapeError
+from chainrule.nn import functional as F
 
 # Printing.
 
@@ -285,7 +286,7 @@ def test_in_place_operators_write_into_the_same_memory(device):
     assert t.fill_(3.0).tolist() == [3, 3, 3]
     assert t.zero_().tolist() == [0, 0, 0]
     i = cr.tensor([1, 2], device=device)
-    with pytest.raises(ShapeError, match="float32 result cannot be stored in a int64 tensor"):
+    with pytest.raises(DTypeError, match="float32 result cannot be stored in a int64 tensor"):
         i += 0.5
     with pytest.raises(ShapeError, match=r"does not broadcast into shape \(3,\)"):
         t[...] = cr.ones(2, device=device)
@@ -325,3 +326,36 @@ def test_numpy_arrays_are_written_into():
     t[1:] = np.array([1.0, 2.0])
     t[[0]] = np.float32(7)
     assert t.tolist() == [7, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: cr.nn.Linear(3, 4)(np.zeros((2, 3))), "linear takes tensors, not ndarray"),
+        (lambda: cr.nn.Conv1d(1, 1, 1)(np.zeros((1, 1, 3))), "takes tensors, not ndarray"),
+        (lambda: cr.nn.LayerNorm(3)(np.zeros((2, 3))), "layer_norm takes tensors, not ndarray"),
+        (lambda: F.cross_entropy(np.zeros((2, 3)), cr.tensor([0, 1])), "not ndarray"),
+        (lambda: F.cross_entropy(cr.zeros(2, 3), [0, 1]), "cross_entropy takes tensors, not list"),
+        (lambda: F.mse_loss(cr.zeros(2), [0, 0]), "mse_loss takes tensors, not list"),
+        (lambda: F.mse_loss(cr.zeros(2), None), "mse_loss takes tensors, not NoneType$"),
+        (lambda: F.softmax([1.0, 2.0], 0), "softmax takes tensors, not list"),
+        (lambda: cr.sum([1, 2]), "sum takes tensors, not list: wrap it with cr.tensor"),
+        (lambda: cr.reshape(1.0, (1,)), "reshape takes tensors, not float"),
+        (lambda: cr.sort(np.zeros(2)), "sort takes tensors, not ndarray"),
+    ],
+)
+def test_what_is_no_tensor_is_named(call, words):
+    with pytest.raises(cr.errors.DTypeError, match=words):
+        call()
+
+
+def test_a_fault_of_our_own_is_not_blamed_on_the_arguments():
+    def faulty(x):
+        return x.shape.nowhere
+
+    namespace = {"__name__": __name__, "faulty": faulty}
+    _guard.explain(namespace)
+    with pytest.raises(AttributeError, match="nowhere"):
+        namespace["faulty"](cr.ones(2))
+    with pytest.raises(DTypeError, match="faulty takes tensors, not list"):
+        namespace["faulty"]([1])

@@ -6,7 +6,7 @@ the idea is the same. The base needs NumPy alone; PyTorch is never required.
 
 from __future__ import annotations
 
-from chainrule import autograd, bench, check, func, linalg, nn, ops, optim, show, utils
+from chainrule import _guard, autograd, bench, check, func, linalg, nn, ops, optim, show, utils
 from chainrule._tensor import Tensor
 from chainrule._version import __version__
 from chainrule.autograd import (
@@ -703,3 +703,5 @@ __all__ = [
 # PyTorch has these two in `autograd`; here they live in `check`, which is built on it.
 autograd.gradcheck = gradcheck
 autograd.gradgradcheck = gradgradcheck
+
+_guard.explain(globals())

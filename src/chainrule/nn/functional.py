@@ -6,7 +6,7 @@ the names, keywords and the random generator.
 
 from __future__ import annotations
 
-from chainrule import ops, random
+from chainrule import _guard, ops, random
 from chainrule._tensor import Tensor
 from chainrule.errors import InputError
 from chainrule.ops import attention as _attention
@@ -185,3 +185,6 @@ def scaled_dot_product_attention(
         enable_gqa,
         generator=generator or random.default_generator,
     )
+
+
+_guard.explain(globals())

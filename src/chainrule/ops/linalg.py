@@ -141,7 +141,13 @@ LINEAR = ArrayRule("linear", _linear_forward, _linear_vjp, _by_need)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input @ weight.T + bias`: shapes (…, in), (out, in) and (out,) give (…, out)."""
     x: Any = input
-    sx, sw = tuple(x._a.shape), tuple(weight._a.shape)
+    try:
+        sx, sw = tuple(x._a.shape), tuple(weight._a.shape)
+    except AttributeError:
+        culprit: Any = weight if isinstance(input, Value) else input
+        raise DTypeError(
+            f"linear takes tensors, not {type(culprit).__name__}: wrap it with cr.tensor"
+        ) from None
     if len(sw) != 2 or not sx or sx[-1] != sw[1]:
         raise ShapeError(
             f"linear: input {sx} and weight {sw} do not fit: the weight is (out, in) and the "
