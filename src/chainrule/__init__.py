@@ -6,6 +6,8 @@ the idea is the same. The base needs NumPy alone; PyTorch is never required.
 
 from __future__ import annotations
 
+from math import inf, nan, pi
+
 from chainrule import _guard, autograd, bench, check, func, linalg, nn, ops, optim, show, utils
 from chainrule._tensor import Tensor
 from chainrule._version import __version__
@@ -525,6 +527,7 @@ __all__ = [
     "index_fill",
     "index_reduce",
     "index_select",
+    "inf",
     "inference_mode",
     "inner",
     "int",
@@ -588,6 +591,7 @@ __all__ = [
     "msort",
     "mul",
     "mv",
+    "nan",
     "nan_to_num",
     "nanmedian",
     "narrow",
@@ -607,6 +611,7 @@ __all__ = [
     "outer",
     "pairwise_distance",
     "permute",
+    "pi",
     "polygamma",
     "pow",
     "prod",
