@@ -188,14 +188,16 @@ def add_into(target: Raw, value: Raw) -> None:
 
 def add_region(buffer: Raw, layout: Layout, g: Raw) -> None:
     """Add `g` into the contiguous array `buffer` where `layout` (relative to it) points."""
-    if layout.self_overlaps:  # `+=` through the view would lose the repeated elements
+    steps = layout.strides
+    if (len(steps) != 1 or not steps[0]) and layout.self_overlaps:
+        # `+=` through the view would lose the repeated elements.
         address = np.full((), layout.offset, np.int64)
         for extent, stride in zip(layout.shape, layout.strides, strict=True):
             address = address[..., None] + np.arange(extent) * stride
         np.add.at(buffer.reshape(-1), address.reshape(-1), np.ascontiguousarray(g).reshape(-1))
         return
     size = buffer.itemsize
-    shape, strides = layout.shape, tuple([s * size for s in layout.strides])
+    shape, strides = layout.shape, tuple([s * size for s in steps])
     if buffer.dtype.kind == "f":
         target = ndarray(shape, buffer.dtype, buffer, layout.offset * size, strides)
     else:  # ml_dtypes do not export a buffer
