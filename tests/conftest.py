@@ -6,6 +6,7 @@ Two processes with two spinning threads each on two cores wait for one another m
 from __future__ import annotations
 
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -17,6 +18,8 @@ hypothesis.settings.load_profile("chainrule")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before pytest-xdist starts its workers, which inherit the environment and import NumPy."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if getattr(config.option, "numprocesses", None):
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ.setdefault(name, "1")

@@ -35,8 +35,11 @@ def test_the_derivative_shown_is_the_one_that_runs():
 
 
 def test_text_and_latex():
-    assert str(show.formula(lambda x, b: cr.exp(-x * b) / 2)) == (
-        "f(x, b) = exp(b*-x)/2\n∂f/∂x   = -0.5*b*exp(b*-x)\n∂f/∂b   = -0.5*x*exp(b*-x)"
+    # Names of its own: a product is printed in the order in which its variables were first used.
+    assert str(show.formula(lambda t0, rate: cr.exp(-t0 * rate) / 2)) == (
+        "f(t0, rate) = exp(rate*-t0)/2\n"
+        "∂f/∂t0      = -0.5*rate*exp(rate*-t0)\n"
+        "∂f/∂rate    = -0.5*t0*exp(rate*-t0)"
     )
     latex = show.formula("sigmoid").latex()
     assert latex.startswith(

@@ -244,7 +244,9 @@ def dropout_mask(like: Value, p: float, generator: Any) -> Any:
     if p == 1:
         return new_value(type(like), b.zeros(shape, raw))
     keep = b.random_uniform(generator.numpy, shape, dtypes.float32) >= p
-    return new_value(type(like), b.cast(keep, dtype) * (1.0 / (1.0 - p)))
+    # NumPy would make bfloat16 times a number float32: scaled in float32, then rounded once.
+    wide = dtypes.float32 if dtype.is_half else dtype
+    return new_value(type(like), b.cast(b.cast(keep, wide) * (1.0 / (1.0 - p)), dtype))
 
 
 def dropout(input: Tensor, p: float, generator: Any) -> Tensor:

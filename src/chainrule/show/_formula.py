@@ -55,7 +55,7 @@ def formula(function: str | Callable[..., Any]) -> Formula:
     that is no primitive, and where the function does something else with its arguments.
 
     >>> print(formula("tanh"))
-    tanh(x)  = tanh x
+    tanh(x)  = sinh x / cosh x
     ∂tanh/∂x = sech2(x)
     """
     name = function if isinstance(function, str) else getattr(function, "__name__", "f")
