@@ -45,7 +45,7 @@ class TrainConfig:
 
     text: str | None = None
     size: str = "nano"
-    steps: int = 2000
+    steps: int = 1400
     batch: int | None = None
     context: int | None = None
     lr: float | None = None
